@@ -1,0 +1,101 @@
+package envelope
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// LoadKey reads a private key file.
+func LoadKey(path string, passphrase []byte) (PrivateKey, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return PrivateKey{}, Errorf(Malformed, StepKey, "private key file: %v", err).WithHint("make one: agent-reach keys new %s", path)
+	}
+	key, err := ParsePrivateKey(text, passphrase)
+	if err != nil {
+		e := *AsError(err)
+		e.Text = path + ": " + e.Text
+		return PrivateKey{}, &e
+	}
+	return key, nil
+}
+
+// LoadOrCreateKey reads the key at path, or makes one there if the file does not exist; created tells which. Two processes
+// that do so at once end with the same key.
+func LoadOrCreateKey(path string, passphrase []byte) (key PrivateKey, created bool, err error) {
+	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		key, err := LoadKey(path, passphrase)
+		return key, false, err
+	}
+	err = CreateKey(path, GenerateKey(), passphrase)
+	if err != nil && !errors.Is(err, Conflict) {
+		return PrivateKey{}, false, err
+	}
+	key, loadErr := LoadKey(path, passphrase)
+	return key, err == nil, loadErr
+}
+
+// CreateKey writes key to a new file with mode 0600. A file that is there already is left alone: Conflict.
+func CreateKey(path string, key PrivateKey, passphrase []byte) error {
+	text, err := MarshalPrivateKey(key, passphrase, filepath.Base(path))
+	if err != nil {
+		return err
+	}
+	tmp, err := writeTemp(path, text)
+	if err != nil {
+		return Errorf(Internal, StepKey, "private key file: %v", err)
+	}
+	defer os.Remove(tmp)
+	if err := os.Link(tmp, path); err != nil { // unlike a rename, never replaces
+		return Errorf(Conflict, StepKey, "private key file: %v", err).WithHint("remove it first if it is no longer needed")
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// WriteFile replaces path by data with mode 0600 so that after a crash at any moment the file is whole, old or new:
+// write, sync, rename, sync the folder, which is made if it is missing.
+func WriteFile(path string, data []byte) error {
+	tmp, err := writeTemp(path, data)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		os.Remove(tmp)
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func writeTemp(path string, data []byte) (name string, err error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return "", err
+	}
+	return f.Name(), nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
