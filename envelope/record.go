@@ -67,3 +67,9 @@ func (r *Record) Offer(name string) *Offer {
 	}
 	return nil
 }
+
+// Candidate is a record that could answer a request for one capability, with its offer of it.
+type Candidate struct {
+	*Record
+	Offer *Offer
+}
