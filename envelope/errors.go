@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Code says what went wrong, in one word of a closed list. A Code is itself an error, so that
@@ -78,7 +80,7 @@ func (c Code) Title() string { return codes[c].title }
 // NotRun reports whether the code promises that the request was certainly not executed, so that another path may be tried.
 func (c Code) NotRun() bool {
 	switch c {
-	case Unreachable, Overloaded, Loop, NoRoute:
+	case Unreachable, Overloaded, Loop, NoRoute, Expired:
 		return true
 	}
 	return false
@@ -127,12 +129,23 @@ type Error struct {
 	TraceID    string        `json:"trace_id,omitzero"`
 	RetryAfter time.Duration `json:"retry_after_ms,omitzero,format:milli"`
 	Places     []Place       `json:"places,omitempty"`
+
+	cause error // for errors.Is in this process; never sent
 }
 
 // Errorf makes an Error whose text is formatted as by fmt.Sprintf.
 func Errorf(code Code, step Step, format string, args ...any) *Error {
 	return &Error{Code: code, Step: step, Text: fmt.Sprintf(format, args...)}
 }
+
+// because records what e was made from.
+func (e *Error) because(cause error) *Error {
+	e.cause = cause
+	return e
+}
+
+// Unwrap is the error of another package, or ErrPassphrase, that e tells of; nil for most.
+func (e *Error) Unwrap() error { return e.cause }
 
 // WithHint returns a copy of e with the hint set.
 func (e *Error) WithHint(format string, args ...any) *Error {
@@ -210,7 +223,7 @@ func AsError(err error) *Error {
 func MarshalError(e *Error) []byte {
 	b, err := json.Marshal(e)
 	if err != nil { // a text that is not UTF-8
-		b, _ = json.Marshal(&Error{Code: e.Code, Step: e.Step, Text: fmt.Sprintf("%q", e.Text)})
+		b, _ = json.Marshal(e, jsontext.AllowInvalidUTF8(true))
 	}
 	return b
 }
@@ -218,8 +231,18 @@ func MarshalError(e *Error) []byte {
 // UnmarshalError decodes an error object; one that cannot be read becomes Malformed, with the reason.
 func UnmarshalError(b []byte) *Error {
 	var e Error
-	if err := json.Unmarshal(b, &e); err != nil || e.Code == "" {
-		return Errorf(Malformed, StepDecode, "error object cannot be read: %v", err)
+	if err := json.Unmarshal(b, &e); err != nil {
+		return Errorf(Malformed, StepDecode, "error object: %s", jsonReason(err))
 	}
+	if !e.Code.wellFormed() {
+		return Errorf(Malformed, StepDecode, "error object: code is %s; it must be one small word", quote(string(e.Code)))
+	}
+	e.RetryAfter = max(e.RetryAfter, 0)
 	return &e
+}
+
+// wellFormed holds for [a-z_]{1,32}: also for codes of later versions, but for nothing that would flood a metric's labels.
+func (c Code) wellFormed() bool {
+	outside := func(r rune) bool { return (r < 'a' || r > 'z') && r != '_' }
+	return c != "" && len(c) <= 32 && !strings.ContainsFunc(string(c), outside)
 }

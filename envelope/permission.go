@@ -18,6 +18,16 @@ type Permissions struct {
 	Source  string // where the table comes from, for messages
 }
 
+// Allows is Check as a yes or no; it allocates nothing.
+func (p *Permissions) Allows(caller, capability, agent string) bool {
+	for i := range p.Rules {
+		if r := &p.Rules[i]; matches(r.Caller, caller) && matches(r.Capability, capability) && matches(r.Agent, agent) {
+			return r.Allow
+		}
+	}
+	return p.Default
+}
+
 // Check answers whether caller may call capability on agent.
 func (p *Permissions) Check(caller, capability, agent string) error {
 	for i, r := range p.Rules {

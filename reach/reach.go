@@ -13,6 +13,8 @@ type Message struct {
 	Deadline time.Time // when the caller stops waiting; zero: until ttl_sec has passed since arrival
 	HopsLeft int       // nodes that may still pass it on
 	Attempts int       // hand-overs tried so far, over all nodes
+	// FromLoopback: the caller's connection comes from this machine. Where no permission table is configured, only those may call.
+	FromLoopback bool
 }
 
 // Sink takes the parts of an answer in order. Its error ends the call. It is never called by two goroutines at once.
