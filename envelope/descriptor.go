@@ -19,6 +19,7 @@ const (
 	MaxSchema       = 64 << 10 // bytes of one schema
 	maxText         = 8 << 10  // bytes of a description
 	maxTags         = 32
+	maxURL          = 2048 // bytes
 )
 
 // Defaults of a descriptor.
@@ -146,9 +147,8 @@ func BadCapability(index int, name string, err error) Place {
 	if e, ok := err.(*Error); ok {
 		text = e.Text
 	}
-	return Place{Pointer: fmt.Sprintf("/capabilities/%d", index), Text: fmt.Sprintf("%q: %s", name, text)}
+	return Place{Pointer: fmt.Sprintf("/capabilities/%d", index), Text: quote(name) + ": " + text}
 }
-
 
 // CapabilityErrors is the error for a descriptor with these bad capabilities, nil if there are none.
 func CapabilityErrors(agent string, places []Place) error {
@@ -187,7 +187,7 @@ func (c *Capability) check() error {
 	case "", Read, Idempotent, Unsafe:
 		return nil
 	}
-	return Errorf(Malformed, StepRegister, "effect is %q; it must be read, idempotent or unsafe", c.Effect)
+	return Errorf(Malformed, StepRegister, "effect is %s; it must be read, idempotent or unsafe", quote(string(c.Effect)))
 }
 
 func (e *Endpoint) check() error {
@@ -196,7 +196,7 @@ func (e *Endpoint) check() error {
 		return nil
 	case HTTPEndpoint:
 	default:
-		return Errorf(Unsupported, StepRegister, "endpoint type is %q; this node serves link and http", e.Type)
+		return Errorf(Unsupported, StepRegister, "endpoint type is %s; this node serves link and http", quote(e.Type))
 	}
 	if err := checkURL("endpoint.url", e.URL); err != nil {
 		return err
@@ -208,12 +208,15 @@ func (e *Endpoint) check() error {
 }
 
 func checkURL(field, s string) error {
-	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(s) > 2048 {
-		return Errorf(Malformed, StepRegister, "%s is %q; it must be like http://10.0.3.21:8080/rpc", field, s)
+	if len(s) > maxURL {
+		return Errorf(TooLarge, StepRegister, "%s is %d bytes; the limit is %d", field, len(s), maxURL)
 	}
-	if u.User != nil {
+	u, err := url.Parse(s)
+	if err == nil && u.User != nil {
 		return Errorf(Malformed, StepRegister, "%s carries a password; it would be published with the record", field)
+	}
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return Errorf(Malformed, StepRegister, "%s is %s; it must be like http://10.0.3.21:8080/rpc", field, quote(s))
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ type Document struct {
 //
 // Errors: Malformed, TooLarge, Unsupported, Loop (chain too long).
 func Decode(doc []byte, maxPayload int) (e *Envelope, ticket []byte, err error) {
-	if len(doc) > maxPayload+Overhead+MaxTicket {
+	if len(doc)-Overhead-MaxTicket > maxPayload {
 		return nil, nil, Errorf(TooLarge, StepDecode, "document is %d bytes; the payload limit is %d", len(doc), maxPayload)
 	}
 	var d Document
@@ -63,21 +63,25 @@ func Decode(doc []byte, maxPayload int) (e *Envelope, ticket []byte, err error) 
 	if d.Envelope == nil {
 		return nil, nil, Errorf(Malformed, StepDecode, `document has no "envelope"`)
 	}
-	var seal *Seal
-	if d.Seal != nil {
-		if seal, err = d.Seal.seal(); err != nil {
-			return nil, nil, err
-		}
+	seal, err := d.Seal.seal()
+	if err != nil {
+		return nil, nil, err
 	}
 	e, err = assemble(d.Envelope, d.Payload, seal, maxPayload)
-	return e, d.Ticket, err
+	if err != nil {
+		return nil, nil, err
+	}
+	if d.Ticket.Kind() == 'n' {
+		d.Ticket = nil
+	}
+	return e, d.Ticket, nil
 }
 
-// AppendDocument appends e's JSON form to dst; ticket may be nil. A payload that is not JSON cannot be written so: the
-// error is Malformed.
+// AppendDocument appends e's JSON form to dst; ticket may be nil. A payload that is not JSON, or has white space around it
+// that the document would lose, cannot be written so: the error is Malformed.
 func (e *Envelope) AppendDocument(dst, ticket []byte) ([]byte, error) {
-	if len(e.Payload) > 0 && !jsontext.Value(e.Payload).IsValid() {
-		return nil, Errorf(Malformed, StepDecode, "payload is not JSON and so cannot stand in a JSON document")
+	if err := checkJSONPayload(e.Payload); err != nil {
+		return nil, err
 	}
 	dst = append(dst, `{"envelope":`...)
 	dst = append(dst, e.RawHeader...)
@@ -94,6 +98,19 @@ func (e *Envelope) AppendDocument(dst, ticket []byte) ([]byte, error) {
 		dst = append(dst, ticket...)
 	}
 	return append(dst, '}'), nil
+}
+
+func checkJSONPayload(p []byte) error {
+	switch {
+	case len(p) == 0:
+		return nil
+	case len(bytes.Trim(p, " \t\r\n")) < len(p):
+		return Errorf(Malformed, StepDecode, "payload has white space around it, which is sealed but would be lost in a JSON document").
+			WithHint("trim it before sealing")
+	case !jsontext.Value(p).IsValid():
+		return Errorf(Malformed, StepDecode, "payload is not JSON and so cannot stand in a JSON document")
+	}
+	return nil
 }
 
 // DecodeBinary reads the form that links carry. The envelope holds parts of b.

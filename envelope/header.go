@@ -2,7 +2,6 @@ package envelope
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -20,6 +19,9 @@ const (
 	MaxTTL          = 86400
 	DefaultPriority = 5
 )
+
+// ClockTolerance is how far the clocks of two parties may differ.
+const ClockTolerance = 120 * time.Second
 
 // MsgType says what an envelope is for.
 type MsgType string
@@ -82,14 +84,29 @@ func (t Timestamp) MarshalText() ([]byte, error) {
 	return t.UTC().AppendFormat(nil, time.RFC3339Nano), nil
 }
 
+// MarshalJSON stands before the method of time.Time, which keeps other zones.
+func (t Timestamp) MarshalJSON() ([]byte, error) {
+	return t.UTC().AppendFormat(nil, `"`+time.RFC3339Nano+`"`), nil
+}
+
+// UnmarshalJSON stands before the method of time.Time, which takes other zones.
+func (t *Timestamp) UnmarshalJSON(b []byte) error {
+	var text *string
+	if err := json.Unmarshal(b, &text); err != nil || text == nil {
+		*t = Timestamp{}
+		return err
+	}
+	return t.UnmarshalText([]byte(*text))
+}
+
 // UnmarshalText accepts RFC 3339 whose offset is zero.
 func (t *Timestamp) UnmarshalText(b []byte) error {
 	at, err := time.Parse(time.RFC3339Nano, string(b))
-	if err != nil {
-		return fmt.Errorf("%q is no RFC 3339 time such as 2025-06-05T06:12:33Z", b)
+	if err != nil || b[len("2006-01-02T15")] != ':' || b[len("2006-01-02T15:04:05")] == ',' { // the parser takes T6 and ",5"
+		return fmt.Errorf("%s is no RFC 3339 time such as 2025-06-05T06:12:33Z", quote(string(b)))
 	}
 	if _, offset := at.Zone(); offset != 0 {
-		return fmt.Errorf("%q is not in UTC; write it with Z", b)
+		return fmt.Errorf("%s is not in UTC; write it with Z", quote(string(b)))
 	}
 	t.Time = at.UTC()
 	return nil
@@ -100,12 +117,12 @@ func decodeHeader(raw []byte) (Header, error) {
 		return Header{}, Errorf(TooLarge, StepDecode, "header is %d bytes; the limit is %d", len(raw), MaxHeader).
 			WithHint("put business data into the payload")
 	}
-	h := Header{TTLSec: DefaultTTL, Priority: DefaultPriority}
-	if err := json.Unmarshal(raw, &h); err != nil {
-		return Header{}, Errorf(Malformed, StepDecode, "header: %s", jsonReason(err))
+	if len(raw) == 0 || raw[0] != '{' || raw[len(raw)-1] != '}' {
+		return Header{}, Errorf(Malformed, StepDecode, "header is not a JSON object without white space around it")
 	}
-	if h.TraceID == "" {
-		h.TraceID = h.MsgID
+	h, err := parseHeader(raw)
+	if err != nil {
+		return Header{}, Errorf(Malformed, StepDecode, "header: %s", jsonReason(err))
 	}
 	if err := h.check(); err != nil {
 		return Header{}, err
@@ -113,9 +130,37 @@ func decodeHeader(raw []byte) (Header, error) {
 	return h, nil
 }
 
+// parseHeader reads raw and fills in the defaults. A member that is null counts as absent, integers included.
+func parseHeader(raw []byte) (h Header, err error) {
+	wire := struct {
+		*Header
+		TTLSec   *int `json:"ttl_sec"` // these two stand in front of Header's own
+		Priority *int `json:"priority"`
+	}{Header: &h}
+	if err := json.Unmarshal(raw, &wire); err != nil {
+		return Header{}, err
+	}
+	h.TTLSec, h.Priority = orDefault(wire.TTLSec, DefaultTTL), orDefault(wire.Priority, DefaultPriority)
+	if h.TraceID == "" {
+		h.TraceID = h.MsgID
+	}
+	return h, nil
+}
+
+func orDefault(n *int, absent int) int {
+	if n == nil {
+		return absent
+	}
+	return *n
+}
+
 func (h *Header) check() error {
-	if h.Version != Version {
-		return Errorf(Unsupported, StepDecode, "header: version is %q; this node speaks %q", h.Version, Version)
+	switch h.Version {
+	case Version:
+	case "":
+		return Errorf(Malformed, StepDecode, "header: version is missing; this node speaks %q", Version)
+	default:
+		return Errorf(Unsupported, StepDecode, "header: version is %s; this node speaks %q", quote(h.Version), Version)
 	}
 	for _, step := range []func(*Header) error{checkNames, checkTokens, checkNumbers, checkType} {
 		if err := step(h); err != nil {
@@ -203,7 +248,7 @@ func checkType(h *Header) error {
 			return missing("in_reply_to")
 		}
 		if h.Status != StatusOK && h.Status != StatusError {
-			return Errorf(Malformed, StepDecode, "status is %q; it must be ok or error", h.Status)
+			return Errorf(Malformed, StepDecode, "status is %s; it must be ok or error", quote(h.Status))
 		}
 	case Cancel:
 		if h.InReplyTo == "" {
@@ -214,17 +259,8 @@ func checkType(h *Header) error {
 			return missing("to_node, the id of the home node it is meant for")
 		}
 	default:
-		return Errorf(Malformed, StepDecode, "msg_type is %q", h.MsgType).
+		return Errorf(Malformed, StepDecode, "msg_type is %s", quote(string(h.MsgType))).
 			WithHint("request, response, heartbeat, broadcast, register, unregister or cancel")
 	}
 	return nil
-}
-
-// jsonReason shortens the library's error to what a reader of the message needs: cause and place.
-func jsonReason(err error) string {
-	s := err.Error()
-	for _, prefix := range []string{"json: ", "jsontext: "} {
-		s = strings.TrimPrefix(s, prefix)
-	}
-	return strings.ReplaceAll(s, "Go type envelope.Header", "header")
 }

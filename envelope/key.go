@@ -9,14 +9,17 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
 )
 
-// PrivateKey is an Ed25519 private key that no formatting verb, logger or encoder prints.
-type PrivateKey struct{ key ed25519.PrivateKey }
+// PrivateKey is an Ed25519 private key that no formatting verb, logger or encoder prints. The key stands behind a func
+// because printers that reflect, and fmt inside unexported fields, ask no method but follow no func either.
+type PrivateKey struct{ reveal func() ed25519.PrivateKey }
 
 // PublicKey is an Ed25519 public key. It is comparable, and reads and writes as base64.
 type PublicKey [ed25519.PublicKeySize]byte
@@ -27,22 +30,26 @@ func GenerateKey() PrivateKey {
 	if err != nil {
 		panic(err) // crypto/rand does not fail
 	}
-	return PrivateKey{key}
+	return hide(key)
+}
+
+func hide(key ed25519.PrivateKey) PrivateKey {
+	return PrivateKey{func() ed25519.PrivateKey { return key }}
 }
 
 // KeyFromSeed makes the key of RFC 8032 that belongs to a 32-byte seed: for test vectors.
 func KeyFromSeed(seed [ed25519.SeedSize]byte) PrivateKey {
-	return PrivateKey{ed25519.NewKeyFromSeed(seed[:])}
+	return hide(ed25519.NewKeyFromSeed(seed[:]))
 }
 
 // Public is the key's public half.
-func (k PrivateKey) Public() PublicKey { return PublicKey(k.key.Public().(ed25519.PublicKey)) }
+func (k PrivateKey) Public() PublicKey { return PublicKey(k.reveal().Public().(ed25519.PublicKey)) }
 
 // TLSKey is the key for a TLS certificate. It prints: hand it to crypto/tls only.
-func (k PrivateKey) TLSKey() ed25519.PrivateKey { return k.key }
+func (k PrivateKey) TLSKey() ed25519.PrivateKey { return k.reveal() }
 
 // IsZero reports whether k holds no key.
-func (k PrivateKey) IsZero() bool { return k.key == nil }
+func (k PrivateKey) IsZero() bool { return k.reveal == nil }
 
 // SignFor signs domain ‖ message; the domain keeps one kind of signature from passing for another.
 func (k PrivateKey) SignFor(domain string, message []byte) []byte {
@@ -51,20 +58,20 @@ func (k PrivateKey) SignFor(domain string, message []byte) []byte {
 }
 
 func (k PrivateKey) sign(domain string, message []byte) [ed25519.SignatureSize]byte {
-	return [ed25519.SignatureSize]byte(ed25519.Sign(k.key, append([]byte(domain), message...)))
+	return [ed25519.SignatureSize]byte(ed25519.Sign(k.reveal(), append([]byte(domain), message...)))
 }
 
 const redacted = "[redacted]"
 
-// String, GoString, LogValue and MarshalText all hide the key.
+// String, Format (every verb of fmt), LogValue and MarshalText all hide the key.
 func (k PrivateKey) String() string               { return redacted }
-func (k PrivateKey) GoString() string             { return redacted }
+func (k PrivateKey) Format(f fmt.State, _ rune)   { io.WriteString(f, redacted) }
 func (k PrivateKey) LogValue() slog.Value         { return slog.StringValue(redacted) }
 func (k PrivateKey) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// VerifyFor checks a signature made by SignFor.
+// VerifyFor checks a signature made by SignFor. Under a key that was never set, or has small order, nothing verifies.
 func (p PublicKey) VerifyFor(domain string, message, sig []byte) bool {
-	return len(sig) == ed25519.SignatureSize && ed25519.Verify(p[:], append([]byte(domain), message...), sig)
+	return len(sig) == ed25519.SignatureSize && !p.smallOrder() && ed25519.Verify(p[:], append([]byte(domain), message...), sig)
 }
 
 // IsZero reports whether p was never set.
@@ -93,8 +100,8 @@ func (p *PublicKey) UnmarshalText(b []byte) error {
 
 // ParsePublicKey reads base64 of 32 bytes. A key of small order, under which a signature proves nothing, is refused.
 func ParsePublicKey(s string) (PublicKey, error) {
-	b, err := base64.StdEncoding.DecodeString(s)
-	if err != nil || len(b) != ed25519.PublicKeySize {
+	var b base64Bytes
+	if err := b.UnmarshalText([]byte(s)); err != nil || len(b) != ed25519.PublicKeySize {
 		return PublicKey{}, Errorf(Malformed, StepKey, "public key is not base64 of %d bytes", ed25519.PublicKeySize)
 	}
 	p := PublicKey(b)
@@ -104,24 +111,34 @@ func ParsePublicKey(s string) (PublicKey, error) {
 	return p, nil
 }
 
-// smallOrder reports whether the key is one of the encodings of a point of order 1, 2, 4 or 8, whatever its sign bit.
-// The list is libsodium's (ge25519_has_small_order).
+// smallOrderKeys are the encodings of the points of order 1, 2, 4 and 8 with their sign bit zero: libsodium's list
+// (ge25519_has_small_order).
+var smallOrderKeys = [...]string{
+	"\x00" + zeros31, // y = 0
+	"\x01" + zeros31, // 1
+	"\x26\xe8\x95\x8f\xc2\xb2\x27\xb0\x45\xc3\xf4\x89\xf2\xef\x98\xf0\xd5\xdf\xac\x05\xd3\xc6\x33\x39\xb1\x38\x02\x88\x6d\x53\xfc\x05",
+	"\xc7\x17\x6a\x70\x3d\x4d\xd8\x4f\xba\x3c\x0b\x76\x0d\x10\x67\x0f\x2a\x20\x53\xfa\x2c\x39\xcc\xc6\x4e\xc7\xfd\x77\x92\xac\x03\x7a",
+	"\xec" + ones30 + "\x7f", // p-1
+	"\xed" + ones30 + "\x7f", // p, not canonical
+	"\xee" + ones30 + "\x7f", // p+1, not canonical
+}
+
+const (
+	zeros31 = "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	ones30  = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
+)
+
 func (p PublicKey) smallOrder() bool {
-	p[31] &= 0x7f
-	switch base64.StdEncoding.EncodeToString(p[:]) {
-	case "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", // y = 0
-		"AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", // 1
-		"JuiVj8KyJ7BFw/SJ8u+Y8NXfrAXTxjM5sTgCiG1T/AU=", // order 8
-		"xxdqcD1N2E+6PAt2DRBnDyogU/osOczGTsf9d5KsA3o=", // order 8
-		"7P///////////////////////////////////////38=", // p-1
-		"7f///////////////////////////////////////38=", // p, not canonical
-		"7v///////////////////////////////////////38=": // p+1, not canonical
-		return true
+	p[31] &= 0x7f // whatever the sign
+	for _, small := range smallOrderKeys {
+		if string(p[:]) == small {
+			return true
+		}
 	}
 	return false
 }
 
-// ErrPassphrase is returned for an encrypted key without the right passphrase.
+// ErrPassphrase is in the chain of the error for an encrypted key without the right passphrase.
 var ErrPassphrase = errors.New("the key is encrypted and the passphrase is missing or wrong")
 
 // ParsePrivateKey reads an Ed25519 key in PEM: PKCS#8 ("PRIVATE KEY") or OpenSSH ("OPENSSH PRIVATE KEY"), the latter with an
@@ -145,13 +162,13 @@ func ParsePrivateKey(text, passphrase []byte) (PrivateKey, error) {
 		return PrivateKey{}, badKey("is a PEM block of type " + block.Type)
 	}
 	if err != nil {
-		return PrivateKey{}, badKey(err.Error())
+		return PrivateKey{}, badKey(err.Error()).because(err)
 	}
 	switch k := key.(type) {
 	case ed25519.PrivateKey:
-		return PrivateKey{k}, nil
+		return hide(k), nil
 	case *ed25519.PrivateKey:
-		return PrivateKey{*k}, nil
+		return hide(*k), nil
 	}
 	return PrivateKey{}, badKey("is not an Ed25519 key")
 }
@@ -180,13 +197,13 @@ func badKey(reason string) *Error {
 // MarshalPrivateKey writes PKCS#8 PEM; with a passphrase, the encrypted OpenSSH format. comment stands in the latter only.
 func MarshalPrivateKey(k PrivateKey, passphrase []byte, comment string) ([]byte, error) {
 	if len(passphrase) > 0 {
-		block, err := ssh.MarshalPrivateKeyWithPassphrase(k.key, comment, passphrase)
+		block, err := ssh.MarshalPrivateKeyWithPassphrase(k.reveal(), comment, passphrase)
 		if err != nil {
 			return nil, badKey(err.Error())
 		}
 		return pem.EncodeToMemory(block), nil
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(k.key)
+	der, err := x509.MarshalPKCS8PrivateKey(k.reveal())
 	if err != nil {
 		return nil, badKey(err.Error())
 	}

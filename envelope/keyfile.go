@@ -11,7 +11,7 @@ import (
 func LoadKey(path string, passphrase []byte) (PrivateKey, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return PrivateKey{}, Errorf(Malformed, StepKey, "private key file: %v", err).WithHint("make one: agent-reach keys new %s", path)
+		return PrivateKey{}, fileError(Malformed, err).WithHint("make one: agent-reach keys new %s", path)
 	}
 	key, err := ParsePrivateKey(text, passphrase)
 	if err != nil {
@@ -45,17 +45,29 @@ func CreateKey(path string, key PrivateKey, passphrase []byte) error {
 	}
 	tmp, err := writeTemp(path, text)
 	if err != nil {
-		return Errorf(Internal, StepKey, "private key file: %v", err)
+		return fileError(Internal, err)
 	}
 	defer os.Remove(tmp)
-	if err := os.Link(tmp, path); err != nil { // unlike a rename, never replaces
-		return Errorf(Conflict, StepKey, "private key file: %v", err).WithHint("remove it first if it is no longer needed")
+	err = os.Link(tmp, path) // unlike a rename, never replaces
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return fileError(Conflict, err).WithHint("remove it first if it is no longer needed")
+	case err != nil:
+		return fileError(Internal, err).WithHint("keys need a file system with hard links")
 	}
-	return syncDir(filepath.Dir(path))
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return fileError(Internal, err)
+	}
+	return nil
+}
+
+// fileError keeps err in its chain, so that errors.Is(…, fs.ErrNotExist) holds.
+func fileError(code Code, err error) *Error {
+	return Errorf(code, StepKey, "private key file: %v", err).because(err)
 }
 
 // WriteFile replaces path by data with mode 0600 so that after a crash at any moment the file is whole, old or new:
-// write, sync, rename, sync the folder, which is made if it is missing.
+// write, sync, rename, sync the folder, which is made if it is missing. Its error is the system's.
 func WriteFile(path string, data []byte) error {
 	tmp, err := writeTemp(path, data)
 	if err != nil {

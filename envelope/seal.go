@@ -177,14 +177,17 @@ func decodeSeal(b []byte) (*Seal, error) {
 }
 
 type sealJSON struct {
-	Sig    []byte   `json:"sig"`
-	Index  int      `json:"index"`
-	Leaves int      `json:"leaves,omitzero"`
-	Path   [][]byte `json:"path"`
+	Sig    base64Bytes   `json:"sig"`
+	Index  int           `json:"index"`
+	Leaves *int          `json:"leaves,omitzero"` // absent: 1
+	Path   []base64Bytes `json:"path"`
 }
 
 func (j *sealJSON) seal() (*Seal, error) {
-	s := &Seal{Index: j.Index, Leaves: max(j.Leaves, 1)}
+	if j == nil {
+		return nil, nil
+	}
+	s := &Seal{Index: j.Index, Leaves: orDefault(j.Leaves, 1)}
 	if len(j.Sig) != len(s.Sig) {
 		return nil, Errorf(Malformed, StepDecode, "seal: sig is %d bytes, not %d", len(j.Sig), len(s.Sig))
 	}

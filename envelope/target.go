@@ -25,7 +25,7 @@ func ParseTarget(s string) (Target, error) {
 		return Target{Name: name}, nil
 	}
 	if !rangeForm.MatchString(versions) {
-		return Target{}, Errorf(Malformed, StepDecode, "target_capability: version range %q of %s", versions, name).
+		return Target{}, Errorf(Malformed, StepDecode, "target_capability: version range %s of %s", quote(versions), name).
 			WithHint("write %s@1.2.3, @^1.2, @~1.2, @>=1.2, @1.x or @*", name)
 	}
 	c, err := semver.NewConstraint(versions)
@@ -42,7 +42,7 @@ func (t Target) Admits(version *semver.Version) bool { return t.Range == nil || 
 func ParseVersion(s string) (*semver.Version, error) {
 	v, err := semver.StrictNewVersion(s)
 	if err != nil {
-		return nil, Errorf(Malformed, StepRegister, "version %q is not of the form 1.2.3", s)
+		return nil, Errorf(Malformed, StepRegister, "version %s is not of the form 1.2.3", quote(s))
 	}
 	return v, nil
 }

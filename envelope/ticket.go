@@ -28,7 +28,7 @@ type Ticket struct {
 
 type ticketDocument struct {
 	Body jsontext.Value `json:"body"`
-	Sig  []byte         `json:"sig"`
+	Sig  base64Bytes    `json:"sig"`
 }
 
 // SealTicket writes t's document, signed by the node's key.
@@ -40,7 +40,8 @@ func SealTicket(key PrivateKey, t Ticket) ([]byte, error) {
 	return json.Marshal(&ticketDocument{Body: body, Sig: key.SignFor(ticketDomain, body)})
 }
 
-// OpenTicket reads a ticket document and checks that the node with this key signed it and that it has not expired.
+// OpenTicket reads a ticket document and checks that the node with this key signed it and that it has not expired, with
+// ClockTolerance between the node's clock and now.
 func OpenTicket(doc []byte, node PublicKey, now time.Time) (Ticket, error) {
 	if len(doc) > MaxTicket {
 		return Ticket{}, Errorf(TooLarge, StepTicket, "ticket is %d bytes; the limit is %d", len(doc), MaxTicket)
@@ -56,10 +57,23 @@ func OpenTicket(doc []byte, node PublicKey, now time.Time) (Ticket, error) {
 	if err := json.Unmarshal(d.Body, &t); err != nil {
 		return Ticket{}, Errorf(Malformed, StepTicket, "%s", jsonReason(err))
 	}
-	if late := now.Sub(t.Expires.Time); late > 0 {
-		return Ticket{}, Errorf(Expired, StepTicket, "ticket expired %v ago", late.Round(time.Millisecond)).WithHint("look up again")
+	if err := t.checkTime(now); err != nil {
+		return Ticket{}, err
 	}
 	return t, nil
+}
+
+func (t *Ticket) checkTime(now time.Time) error {
+	left := t.Expires.Sub(now)
+	switch {
+	case left < -ClockTolerance:
+		return Errorf(Expired, StepTicket, "ticket expired %v ago; %v are tolerated between two clocks", (-left).Round(time.Millisecond), ClockTolerance).
+			WithHint("look up again; if this ticket is fresh, this clock is ahead of the node's: set both by NTP")
+	case left > MaxTicketLife+ClockTolerance:
+		return Errorf(ClockSkew, StepTicket, "ticket is good for another %v, though none lives longer than %v: this clock is behind the node's",
+			left.Round(time.Millisecond), MaxTicketLife).WithHint("set both clocks by NTP")
+	}
+	return nil
 }
 
 // Admits checks that the ticket is for exactly this call: e's source asking agent for a capability.

@@ -38,6 +38,9 @@ func (e *Envelope) verify(key PublicKey, v *Verifier) error {
 		return Errorf(BadSeal, StepSeal, "message of %s has no seal", e.Header.SourceAgent).
 			WithHint("seal it with the agent's key; the SDKs do")
 	}
+	if err := e.Seal.check(); err != nil { // one that was made by hand
+		return err
+	}
 	root := signedRoot{key, e.root(), e.Seal.Sig}
 	batch := v != nil && e.Seal.Leaves > 1
 	if batch && v.roots.Contains(root) {
