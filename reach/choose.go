@@ -24,7 +24,9 @@ func (w *way) choose() error {
 	}
 	switch w.in.Routing.Mode {
 	case RoundRobin:
-		w.rotate(int((w.in.turn.Add(1) - 1) % uint64(len(w.pool))))
+		if !w.turned {
+			w.rotate(int((w.in.turn.Add(1) - 1) % uint64(len(w.pool))))
+		}
 		w.putSaturatedLast()
 	case Best, ByHash:
 		w.sort()

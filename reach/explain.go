@@ -15,6 +15,7 @@ const MaxExplained = 100
 // Errors: those of Reach up to choosing.
 func (in *Ingress) Lookup(m *Message, limit int) ([]Ranked, error) {
 	w := in.begin(m)
+	defer w.release()
 	err := w.admit()
 	if err == nil {
 		err = w.resolve()
@@ -35,6 +36,7 @@ func (in *Ingress) Lookup(m *Message, limit int) ([]Ranked, error) {
 // Errors: those of admission, and NoRoute where nobody declares the target.
 func (in *Ingress) Explain(m *Message) ([]Ranked, error) {
 	w := in.begin(m)
+	defer w.release()
 	err := w.admit()
 	var list []envelope.Candidate
 	if err == nil {
@@ -73,13 +75,23 @@ func (w *way) leaveUnfit() (left []Ranked) {
 	return left
 }
 
+// pooled reports whether c is in the pool already: a suspect agent may be, as the last resort.
+func (w *way) pooled(c envelope.Candidate) bool {
+	for i := range w.pool {
+		if w.pool[i].Agent == c.Agent {
+			return true
+		}
+	}
+	return false
+}
+
 func (w *way) unchosen(list []envelope.Candidate, have int, now time.Time) (out []Ranked) {
 	for _, c := range list {
 		if have+len(out) >= MaxExplained {
 			break
 		}
 		e := w.explained(c, envelope.Available)
-		if e == nil {
+		if e == nil || w.pooled(c) {
 			continue
 		}
 		f := w.in.Paths.Factors(c.Record, now)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,6 +48,7 @@ type IngressConfig struct {
 type Ingress struct {
 	IngressConfig
 	turn atomic.Uint64 // of round robin
+	ways sync.Pool     // of *way: 3 KiB each that need not be made anew for every request
 }
 
 // NewIngress makes an Ingress.
@@ -54,7 +56,7 @@ func NewIngress(cfg IngressConfig) *Ingress {
 	if cfg.Random == nil {
 		cfg.Random = rand.Float64
 	}
-	return &Ingress{IngressConfig: cfg}
+	return &Ingress{IngressConfig: cfg, ways: sync.Pool{New: func() any { return new(way) }}}
 }
 
 // Reach carries a request to the agent that can answer it best now, and the parts of the answer to sink.
@@ -85,6 +87,7 @@ type way struct {
 	m      *Message
 	target envelope.Target
 	pool   []Ranked // who may answer; after choose in the order in which they are tried
+	turned bool     // the pool begins with the one whose turn it is
 
 	began, lapped time.Time
 	tried         int // hand-overs
@@ -99,7 +102,8 @@ type way struct {
 const poolSize = 32
 
 func (in *Ingress) begin(m *Message) *way {
-	w := &way{in: in, m: m, began: time.Now()}
+	w := in.ways.Get().(*way)
+	w.in, w.m, w.began = in, m, time.Now()
 	w.lapped = w.began
 	w.pool = w.array[:0]
 	if ttl := w.began.Add(m.Header.TTL()); m.Deadline.IsZero() || m.Deadline.After(ttl) {
@@ -130,7 +134,15 @@ func (w *way) finish(err error) error {
 		ev.Agent, ev.Node = w.last.Agent, w.last.Node
 	}
 	w.in.observe(ev)
+	w.release()
 	return err
+}
+
+// release gives w back. Nobody may use it, or what its pool holds, afterwards.
+func (w *way) release() {
+	in := w.in
+	*w = way{}
+	in.ways.Put(w)
 }
 
 func (in *Ingress) observe(ev Event) {

@@ -103,7 +103,8 @@ func (w *way) gather(list []envelope.Candidate, state envelope.State) {
 	case w.in.Routing.Mode != RoundRobin:
 		start = int(w.in.Random() * float64(n))
 	case n > poolSize:
-		start = int(w.in.turn.Load() % uint64(n))
+		start = int((w.in.turn.Add(1) - 1) % uint64(n))
+		w.turned = true
 	}
 	for i := 0; i < n && len(w.pool) < poolSize; i++ {
 		if c := list[(start+i)%n]; w.judge(c, state) == fits {
