@@ -1,0 +1,9 @@
+//go:build !race
+
+package seen
+
+const (
+	million = 1_000_000
+	models  = 20
+	workers = 8
+)
