@@ -67,16 +67,20 @@ type opening struct {
 	offset time.Duration
 }
 
+func newOpening(conn io.ReadWriteCloser, cfg Config) *opening {
+	o := &opening{conn: conn, in: bufio.NewReaderSize(conn, readBuffer), cfg: cfg.withDefaults()}
+	rand.Read(o.nonce[:])
+	return o
+}
+
 // handshake bounds play by ctx and StallTimeout, whichever ends first: a stream without deadlines is closed to end it.
 func handshake(ctx context.Context, conn io.ReadWriteCloser, cfg Config, play func(*opening) error) (*Link, error) {
-	cfg = cfg.withDefaults()
 	if cfg.Key.IsZero() {
 		conn.Close()
 		return nil, envelope.Errorf(envelope.Malformed, envelope.StepLink, "Config.Key is not set")
 	}
-	o := &opening{conn: conn, in: bufio.NewReaderSize(conn, readBuffer), cfg: cfg}
-	rand.Read(o.nonce[:])
-	ctx, done := context.WithTimeout(ctx, cfg.StallTimeout)
+	o := newOpening(conn, cfg)
+	ctx, done := context.WithTimeout(ctx, o.cfg.StallTimeout)
 	defer done()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	err := play(o)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/agent-reach/agent-reach/envelope"
 )
+
+var testStart = time.Unix(1_750_000_000, 0)
 
 // patience bounds every wait of a test for something that must happen.
 const patience = 10 * time.Second
@@ -88,8 +91,8 @@ func newPipe(limit int) (a, b conn) {
 func key(n byte) envelope.PrivateKey { return envelope.KeyFromSeed([32]byte{n}) }
 
 func configs() (dialer, acceptor Config) {
-	dialer = Config{Role: Agent, ID: "alice", Key: key(1)}
-	acceptor = Config{Role: Node, ID: "node-1", Key: key(2)}
+	dialer = Config{Role: Agent, ID: "alice", Key: key(1), Log: quiet}
+	acceptor = Config{Role: Node, ID: "node-1", Key: key(2), Log: quiet}
 	return dialer, acceptor
 }
 
@@ -207,6 +210,8 @@ func ask(t testing.TB, n int) *envelope.Envelope {
 	envelope.Sign(key(1), e)
 	return e
 }
+
+var quiet = slog.New(slog.DiscardHandler)
 
 func echo(ctx context.Context, in *Inbound) error { return in.SendLast(ctx, in.Envelope) }
 

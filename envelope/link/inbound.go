@@ -72,6 +72,9 @@ func (in *Inbound) send(ctx context.Context, e *envelope.Envelope, final bool) e
 		case <-wait:
 		case <-in.ctx.Done():
 		case <-ctx.Done():
+			if in.ctx.Err() != nil {
+				continue // the call's end is the cause
+			}
 			return envelope.Errorf(envelope.Timeout, envelope.StepLink, "gave up waiting until %s reads: %v", l.peer.ID, ctx.Err())
 		}
 	}

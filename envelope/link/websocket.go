@@ -30,10 +30,10 @@ func (s *socket) Read(p []byte) (int, error) {
 			if err != nil {
 				return 0, closing(err)
 			}
+			s.message = r
 			if kind != websocket.MessageBinary {
 				return 0, malformed("a WebSocket message is %v; a link's are binary", kind)
 			}
-			s.message = r
 		}
 		n, err := s.message.Read(p)
 		if errors.Is(err, io.EOF) {
