@@ -3,7 +3,7 @@
 What is signed is the bytes of a value as they stand in its document, so the outer object is taken apart
 without decoding and re-encoding its values. Valid UTF-8 decodes and encodes to the same bytes, so spans of
 the decoded text are spans of the bytes. Refused: duplicate names, NaN and Infinity, lone surrogates, invalid
-UTF-8, anything after the value, nesting beyond the interpreter's limit.
+UTF-8, anything after the value, nesting over MAX_DEPTH.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 
 from .errors import Malformed
 
+MAX_DEPTH = 500
+
+_NESTING = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
 _SPACE = re.compile(r"[ \t\n\r]*")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -73,9 +76,21 @@ def elements(data: bytes) -> list[Span]:
 
 def _decode(data: bytes) -> str:
     try:
-        return data.decode()
+        text = data.decode()
     except UnicodeDecodeError as e:
         raise Malformed(f"not UTF-8 at byte {e.start}", step="decode") from None
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        _check_depth(text)
+    return text
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for token in _NESTING.finditer(text):
+        mark = token[0]
+        depth += (mark in "[{") - (mark in "]}")
+        if depth > MAX_DEPTH:
+            raise Malformed(f"nested more than {MAX_DEPTH} deep", step="decode")
 
 
 def _skip(text: str, at: int) -> int:
@@ -107,7 +122,7 @@ def _value(text: str, at: int) -> tuple[Any, int]:
         if _SURROGATE.search(text, at, end):
             dumps(value)
     except RecursionError:
-        raise Malformed("nested too deeply", step="decode") from None
+        raise Malformed("nested too deeply for this moment's stack", step="decode") from None
     except ValueError as e:
         raise Malformed(f"not JSON: {e}", step="decode") from None
     return value, end

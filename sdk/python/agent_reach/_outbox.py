@@ -1,7 +1,8 @@
 """What waits to be written on a link, and in which order.
 
 Control frames first; then the streams by priority, round robin among equals, one frame of at most 16 KiB at a time,
-each within the credit that the reader gave it. `end` never overtakes a part of its call.
+each within the credit that the reader gave it. A call is ended when its parts are written, so `end`, a control frame,
+never overtakes one.
 """
 
 from __future__ import annotations
@@ -20,31 +21,35 @@ MAX_CONTROL = 4096  # control frames that may wait; more: the peer floods or doe
 
 @dataclass
 class _Piece:
-    """One envelope on its way, or (data None) the end of the call."""
+    """One envelope on its way."""
 
-    data: bytes | None
-    prefix: bytes = b""
-    final: bool = False
-    end: bytes = b""
+    data: bytes
+    prefix: bytes
+    final: bool
+    written: asyncio.Future[None]
     sent: int = 0
-    written: asyncio.Future[None] | None = None
 
 
 @dataclass
 class Stream:
-    """The outgoing half of one call: envelopes in order, and how many more of their bytes the reader takes."""
+    """The outgoing half of one call: envelopes in order, and how many more of their bytes the reader takes.
+
+    ``on_start`` gives the asker's number when the first frame is written: numbers grow on the wire, whatever the
+    priorities. ``on_written`` is told when an envelope's last frame is given to the byte stream.
+    """
 
     call: int
     type: int
     priority: int
     credit: int
+    on_start: Callable[[], int] | None = None
     on_written: Callable[[], None] | None = None
     pieces: deque[_Piece] = field(default_factory=deque)
     in_ring: bool = False
     started: bool = False
 
     def ready(self) -> bool:
-        return bool(self.pieces) and (self.pieces[0].data is None or self.credit > 0)
+        return bool(self.pieces) and self.credit > 0
 
 
 class Outbox:
@@ -62,17 +67,9 @@ class Outbox:
     def add(self, stream: Stream, data: bytes, prefix: bytes, final: bool = False) -> asyncio.Future[None]:
         """Queues one envelope; the future is done when its last frame is given to the byte stream."""
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        stream.pieces.append(_Piece(data, prefix, final, written=written))
+        stream.pieces.append(_Piece(data, prefix, final, written))
         self.arm(stream)
         return written
-
-    def add_end(self, stream: Stream, error: AgentReachError | None) -> None:
-        end = frames.encode_error(frames.END, stream.call, error)
-        if stream.pieces:
-            stream.pieces.append(_Piece(None, end=end))
-            self.arm(stream)
-        else:
-            self.control(end)
 
     def arm(self, stream: Stream) -> None:
         """To be called when the stream may have become ready: new data or new credit."""
@@ -81,16 +78,13 @@ class Outbox:
             self._rings[min(max(stream.priority, 1), 9)].append(stream)
             self._wake()
 
-    def drop(self, stream: Stream, error: BaseException | None = None) -> None:
+    def drop(self, stream: Stream, error: AgentReachError) -> None:
         """Forgets what the stream has not yet said; who waits for it learns why."""
         pieces, stream.pieces = stream.pieces, deque()
         for piece in pieces:
-            if piece.written and not piece.written.done():
-                if error:
-                    piece.written.set_exception(error)
-                    piece.written.exception()
-                else:
-                    piece.written.cancel()
+            if not piece.written.done():
+                piece.written.set_exception(error)
+                piece.written.exception()  # nobody may be waiting: not worth a complaint
 
     def take(self) -> bytes:
         """The next bytes to write, zero when nothing may be written now."""
@@ -120,10 +114,9 @@ class Outbox:
 
     def _frame(self, stream: Stream) -> bytes:
         piece = stream.pieces[0]
+        if not stream.started and stream.on_start:
+            stream.call = stream.on_start()
         stream.started = True
-        if piece.data is None:
-            stream.pieces.popleft()
-            return piece.end
         prefix = b"" if piece.sent else piece.prefix
         count = min(frames.CHUNK - len(prefix), stream.credit, len(piece.data) - piece.sent)
         body = prefix + piece.data[piece.sent : piece.sent + count]
@@ -137,7 +130,7 @@ class Outbox:
         return frames.encode(stream.type, stream.call, body, flags)
 
     def _written(self, stream: Stream, piece: _Piece) -> None:
-        if piece.written and not piece.written.done():
+        if not piece.written.done():
             piece.written.set_result(None)
         if stream.on_written:
             stream.on_written()

@@ -21,6 +21,7 @@ from .seal import Seal, seal_from_bytes, seal_from_object
 VERSION = "3.0"
 MAX_HEADER = 4096
 MAX_CHAIN = 16
+MAX_PAYLOAD = 4 << 20  # bytes, where nobody set another limit
 SKEW = 120.0  # seconds that clocks may differ
 MAX_WINDOW = 300  # seconds of ttl that count for admission
 TYPES = ("request", "response", "heartbeat", "broadcast", "register", "unregister", "cancel")
@@ -114,7 +115,9 @@ def decode_header(data: bytes) -> Header:
     members = _json.loads(data)
     if not isinstance(members, dict):
         raise Malformed("the header is not a JSON object", step="decode")
-    values = {f.name: members[f.name] for f in fields(Header) if f.name in members}
+    if not (data.startswith(b"{") and data.endswith(b"}")):
+        raise Malformed("white space around the header", step="decode")
+    values = {f.name: members[f.name] for f in fields(Header) if members.get(f.name) is not None}
     for name in _ALWAYS:
         if name not in values:
             raise Malformed(f"the header has no {name}", step="decode")
@@ -127,6 +130,8 @@ def check_header(values: Mapping[str, Any]) -> Header:
     for name in _STRINGS & found.keys():
         if not isinstance(found[name], str):
             raise Malformed(f"{name} is not a string", step="decode")
+    if not found.get("version", VERSION):
+        raise Malformed("version is empty", step="decode")
     if found.get("version", VERSION) != VERSION:
         raise Unsupported(f"version {found['version'][:20]!a}", step="decode", hint=f'this speaks "{VERSION}"')
     for name, rule in _RULES.items():
@@ -230,8 +235,8 @@ class Envelope:
         return _json.loads(self.payload) if self.payload else None
 
 
-def decode_bytes(data: bytes) -> Envelope:
-    """Reads the form of links."""
+def decode_bytes(data: bytes, max_payload: int = MAX_PAYLOAD) -> Envelope:
+    """Reads the form of links. The payload may be any bytes: nobody parses it to carry it."""
     if len(data) < _LENGTHS.size:
         raise Malformed(f"an envelope of {len(data)} bytes", step="decode")
     header_length, seal_length = _LENGTHS.unpack_from(data)
@@ -241,22 +246,30 @@ def decode_bytes(data: bytes) -> Envelope:
         raise Malformed("the envelope ends before its header and seal do", step="decode")
     header = bytes(data[_LENGTHS.size : seal_at])
     seal = seal_from_bytes(bytes(data[seal_at:payload_at]))
-    return Envelope(decode_header(header), header, bytes(data[payload_at:]), seal)
+    payload = bytes(data[payload_at:])
+    _check_payload(payload, max_payload)
+    return Envelope(decode_header(header), header, payload, seal)
 
 
-def decode_document(data: bytes, *, ticket: bool = False) -> tuple[Envelope, bytes]:
+def decode_document(data: bytes, max_payload: int = MAX_PAYLOAD) -> tuple[Envelope, bytes]:
     """Reads the JSON form: the envelope and its raw ticket (zero bytes when there is none)."""
     members = _json.members(data)
-    allowed = {"envelope", "payload", "seal"} | ({"ticket"} if ticket else set())
-    if strange := members.keys() - allowed:
+    if strange := members.keys() - {"envelope", "payload", "seal", "ticket"}:
         raise Malformed(f"unknown member {min(strange)[:40]!a} beside the envelope", step="decode")
+    members = {name: span for name, span in members.items() if span.value is not None or name == "payload"}
     if "envelope" not in members:
         raise Malformed('the document has no member "envelope"', step="decode")
     header = members["envelope"].raw
     payload = members["payload"].raw if "payload" in members else b""
+    _check_payload(payload, max_payload)
     seal = seal_from_object(members["seal"].value) if "seal" in members else None
     raw_ticket = members["ticket"].raw if "ticket" in members else b""
     return Envelope(decode_header(header), header, payload, seal), raw_ticket
+
+
+def _check_payload(payload: bytes, limit: int) -> None:
+    if len(payload) > limit:
+        raise TooLarge(f"the payload has {len(payload)} bytes, at most {limit} are allowed", step="decode")
 
 
 def new_id() -> str:

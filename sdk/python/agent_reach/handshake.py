@@ -20,7 +20,7 @@ from . import _json, frames
 from .envelope import VERSION, check_id, format_time, parse_time
 from .errors import AgentReachError, BadSeal, Malformed, Unreachable, Unsupported
 from .keys import PrivateKey, verify
-from .seal import from_base64
+from .seal import from_base64, key_from_base64
 
 TIMEOUT = 10.0  # seconds for the whole handshake
 _DIAL = b"agent-reach/3.0 link dial"
@@ -134,7 +134,7 @@ def _read_hello(body: bytes) -> tuple[Peer, bytes]:
         raise Malformed("the other side of the link is not a node", step="link")
     limits = Limits(*(_count(members, name) for name in ("max_message", "max_calls", "window")))
     offset = parse_time(members["time"]) - parse_time(format_time()) if "time" in members else 0.0
-    peer = Peer(check_id(str(members.get("id")), "node id"), from_base64(members.get("key"), 32), limits, offset)
+    peer = Peer(check_id(str(members.get("id")), "node id"), key_from_base64(members.get("key")), limits, offset)
     return peer, from_base64(members.get("nonce"), 32)
 
 

@@ -12,10 +12,24 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from .errors import Malformed
+
 log = logging.getLogger("agent_reach")
 
 
-class KeyFileError(ValueError):
+# Encodings of the points of order 1, 2, 4 and 8 with their sign bit zero: under such a key anybody could sign.
+_SMALL_ORDER = {
+    bytes(32),
+    b"\x01" + bytes(31),
+    bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"),
+    bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"),
+    b"\xec" + b"\xff" * 30 + b"\x7f",
+    b"\xed" + b"\xff" * 30 + b"\x7f",
+    b"\xee" + b"\xff" * 30 + b"\x7f",
+}
+
+
+class KeyFileError(Malformed):
     """A key file that cannot be used; the text names the file and what would be right."""
 
 
@@ -42,7 +56,14 @@ def generate() -> PrivateKey:
     return PrivateKey(Ed25519PrivateKey.generate())
 
 
+def small_order(public: bytes) -> bool:
+    return public[:31] + bytes((public[31] & 0x7F,)) in _SMALL_ORDER
+
+
 def verify(public: bytes, sig: bytes, data: bytes) -> bool:
+    """Under a key of small order nothing verifies."""
+    if len(public) != 32 or small_order(public):
+        return False
     try:
         _public(public).verify(sig, data)
     except (InvalidSignature, ValueError):
@@ -70,36 +91,54 @@ def load(path: str | os.PathLike[str], passphrase: str | bytes | None = None) ->
     secret = passphrase.encode() if isinstance(passphrase, str) else passphrase
     key = _parse(data, secret, file)
     if not isinstance(key, Ed25519PrivateKey):
-        raise KeyFileError(f"{file}: not an Ed25519 key; make one with: agent-reach keys new")
+        raise KeyFileError(f"{file}: not an Ed25519 key", step="key", hint="make one with: agent-reach keys new")
     return PrivateKey(key)
 
 
 def _parse(data: bytes, secret: bytes | None, file: Path) -> object:
-    openssh = b"BEGIN OPENSSH PRIVATE KEY" in data
-    read = serialization.load_ssh_private_key if openssh else serialization.load_pem_private_key
+    if b"BEGIN ENCRYPTED PRIVATE KEY" in data:
+        hint = "keep passphrase-protected keys in the OpenSSH format: ssh-keygen -t ed25519"
+        raise KeyFileError(f"{file}: encrypted PKCS#8, which is not read", step="key", hint=hint)
     try:
-        return read(data, secret)
+        if b"BEGIN OPENSSH PRIVATE KEY" in data:
+            return _parse_openssh(data, secret)
+        return serialization.load_pem_private_key(data, None)
     except TypeError:
-        state = "not encrypted, drop" if secret else "encrypted, give"
-        raise KeyFileError(f"{file}: the key is {state} private_key_passphrase") from None
+        raise KeyFileError(f"{file}: the key is encrypted; give private_key_passphrase", step="key") from None
     except UnsupportedAlgorithm as e:
-        raise KeyFileError(f"{file}: {e}; for encrypted OpenSSH keys: pip install 'agent-reach[ssh]'") from None
+        hint = "for encrypted OpenSSH keys: pip install 'agent-reach[ssh]'"
+        raise KeyFileError(f"{file}: {e}", step="key", hint=hint) from None
     except ValueError:
-        wrong = "wrong passphrase or damaged file" if secret else "neither PEM (PKCS#8) nor OpenSSH"
-        raise KeyFileError(f"{file}: {wrong}") from None
+        wrong = "wrong passphrase, or damaged" if secret else "neither PEM (PKCS#8) nor OpenSSH, or damaged"
+        raise KeyFileError(f"{file}: {wrong}", step="key") from None
+
+
+def _parse_openssh(data: bytes, secret: bytes | None) -> object:
+    try:
+        return serialization.load_ssh_private_key(data, secret)
+    except TypeError:
+        if secret is None:
+            raise
+        return serialization.load_ssh_private_key(data, None)  # not encrypted: the passphrase is not needed
 
 
 def _create(file: Path, passphrase: str | bytes | None) -> None:
+    """PKCS#8, or OpenSSH where there is a passphrase."""
     secret = passphrase.encode() if isinstance(passphrase, str) else passphrase
-    guard: serialization.KeySerializationEncryption = serialization.NoEncryption()
-    if secret:
-        guard = serialization.BestAvailableEncryption(secret)
-    pem = Ed25519PrivateKey.generate().private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, guard
-    )
+    form, guard = _form(secret)
+    try:
+        pem = Ed25519PrivateKey.generate().private_bytes(serialization.Encoding.PEM, form, guard)
+    except UnsupportedAlgorithm as e:
+        raise KeyFileError(f"{file}: {e}", step="key", hint="pip install 'agent-reach[ssh]'") from None
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if _write_new(file, pem):
         log.info("private key generated, file=%s", file)
+
+
+def _form(secret: bytes | None) -> tuple[serialization.PrivateFormat, serialization.KeySerializationEncryption]:
+    if secret:
+        return serialization.PrivateFormat.OpenSSH, serialization.BestAvailableEncryption(secret)
+    return serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
 
 
 def _write_new(file: Path, data: bytes) -> bool:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from .errors import BadSeal, Malformed
-from .keys import PrivateKey, verify
+from .errors import Malformed
+from .keys import PrivateKey, small_order, verify
 
 DOMAIN = b"agent-reach/3.0"
 ROOT_DOMAIN = b"agent-reach/3.0 root"
@@ -79,10 +79,11 @@ def seal_from_bytes(data: bytes) -> Seal | None:
 def seal_from_object(members: Any) -> Seal:
     if not isinstance(members, dict) or not members.keys() <= {"sig", "index", "leaves", "path"}:
         raise Malformed("a seal is an object with sig, index, leaves, path", step="seal")
-    index, leaves, path = members.get("index", 0), members.get("leaves", 1), members.get("path", [])
+    given = {name: value for name, value in members.items() if value is not None}
+    index, leaves, path = given.get("index", 0), given.get("leaves", 1), given.get("path", [])
     if type(index) is not int or type(leaves) is not int or not isinstance(path, list):
         raise Malformed("seal: index and leaves are integers, path is an array", step="seal")
-    return Seal(from_base64(members.get("sig"), 64), index, leaves, tuple(from_base64(h, 32) for h in path))
+    return Seal(from_base64(given.get("sig"), 64), index, leaves, tuple(from_base64(h, 32) for h in path))
 
 
 def leaf_of(header: bytes, payload: bytes) -> bytes:
@@ -171,6 +172,14 @@ def from_base64(text: Any, length: int) -> bytes:
     return data
 
 
+def key_from_base64(text: Any) -> bytes:
+    """A public key; one of small order, under which a signature proves nothing, is refused."""
+    key = from_base64(text, 32)
+    if small_order(key):
+        raise Malformed("a public key of small order: anybody could sign for it", step="key")
+    return key
+
+
 def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
@@ -178,7 +187,3 @@ def _base64(data: bytes) -> str:
 def _node(left: bytes, right: bytes) -> bytes:
     return sha256(b"\x01" + left + right).digest()
 
-
-def require(ok: bool, source: str) -> None:
-    if not ok:
-        raise BadSeal(f"the seal does not prove that {source} said this", step="seal")
