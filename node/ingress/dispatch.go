@@ -24,6 +24,9 @@ func (s *Server) dispatch(ctx context.Context, m *reach.Message, via Via, sink r
 }
 
 func (s *Server) carryOut(ctx context.Context, m *reach.Message, via Via, sink reach.Sink) error {
+	if s.cfg.NoCalls && (m.Header.MsgType == envelope.Request || m.Header.MsgType == envelope.Broadcast) {
+		return errNoCalls
+	}
 	switch m.Header.MsgType {
 	case envelope.Request:
 		return s.inFlight(ctx, m, func(ctx context.Context) error { return s.deps.Ingress.Reach(ctx, m, sink) })
@@ -68,6 +71,9 @@ func (s *Server) lease(ctx context.Context, m *reach.Message, via Via, sink reac
 
 var errNoAgents = envelope.Errorf(envelope.Unsupported, envelope.StepRegister, "no agents attach to this node: its role is router").
 	WithHint("attach to a node whose role is registry or router_and_registry; GET /v1/nodes tells a node's role")
+
+var errNoCalls = envelope.Errorf(envelope.Unsupported, envelope.StepForward, "this node carries no calls: its role is registry").
+	WithHint("call through a node whose role is router or router_and_registry; GET /v1/nodes tells a node's role")
 
 type cancelled struct {
 	Cancelled bool `json:"cancelled"` // false: no such call is in flight here

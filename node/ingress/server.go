@@ -27,6 +27,7 @@ type Config struct {
 	Version    string   // the program's
 	Addresses  []string // where the node is reached; none: the listener's address
 	SelectMode string   // routing.select_mode, told by /v1/explain
+	NoCalls    bool     // a registry only: queries are answered, calls are not carried
 
 	MaxPayload     int // bytes of one payload; default envelope.DefaultMaxPayload
 	MaxBodies      int // bytes of HTTP bodies held at once; default 64 payloads. Lower refuses large messages earlier under load
