@@ -43,11 +43,14 @@ func NewAccessLog(calls, steps *slog.Logger) reach.Observer { return &accessLog{
 
 // Observe logs one event. A line that its level suppresses costs no allocation.
 func (a *accessLog) Observe(e reach.Event) {
-	if e.Step == envelope.StepCall {
-		a.call(&e)
+	switch {
+	case e.Message == nil: // what could not be decoded: its sender is told, and it has no trace
 		return
+	case e.Step == envelope.StepCall:
+		a.call(&e)
+	default:
+		a.step(&e)
 	}
-	a.step(&e)
 }
 
 func (a *accessLog) call(e *reach.Event) {
