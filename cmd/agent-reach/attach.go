@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -130,10 +129,10 @@ func (p *program) showAttached(d *envelope.Descriptor, remove bool, part *envelo
 	if err := json.Unmarshal(part.Payload, &said); err != nil {
 		return unbelievable("the node's answer cannot be read: %v", err)
 	}
-	what := "attached with " + plural(len(d.Capabilities), "capability", "capabilities")
-	if remove {
-		what = "removed"
+	what := "leaves"
+	if !remove {
+		what = "attached with " + plural(len(d.Capabilities), "capability", "capabilities")
 	}
-	_, err := fmt.Fprintf(p.out, "%s %s, state %s\n", plain(d.AgentID), what, plain(string(cmp.Or(said.State, envelope.Pending))))
+	_, err := fmt.Fprintf(p.out, "%s %s: %s\n", plain(d.AgentID), what, plain(string(said.State)))
 	return err
 }

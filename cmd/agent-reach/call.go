@@ -49,7 +49,7 @@ The caller is an agent of its own, with a key; on a node that does not know it, 
 type partView struct {
 	Agent      string         `json:"agent"`
 	Payload    jsontext.Value `json:"payload,omitzero"`
-	MsgID      string         `json:"in_reply_to"`
+	MsgID      string         `json:"msg_id"` // the request's
 	TraceID    string         `json:"trace_id"`
 	VouchedBy  string         `json:"vouched_by,omitzero"`
 	DurationMS float64        `json:"duration_ms,omitzero"`

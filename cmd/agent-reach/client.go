@@ -73,7 +73,10 @@ func (f *callerFlags) connect(ctx context.Context) (*client, error) {
 	}
 	c := &client{timeout: f.timeout, began: time.Now(), keys: make(map[string]agentView), http: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport:     &http.Transport{DialContext: (&net.Dialer{Timeout: dialTime}).DialContext, MaxResponseHeaderBytes: maxProblem, DisableCompression: true},
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTime}).DialContext,
+			MaxResponseHeaderBytes: maxProblem, DisableCompression: true,
+		},
 	}}
 	var last error
 	for _, address := range strings.Split(cmp.Or(f.node, os.Getenv(sdk.NodeVariable), sdk.DefaultNode), ",") {

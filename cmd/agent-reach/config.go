@@ -15,10 +15,11 @@ import (
 
 func (p *program) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "config",
-		Short: "Check a node's configuration",
-		Args:  arguments(0, 0),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:                        "config",
+		Short:                      "Check a node's configuration",
+		SuggestionsMinimumDistance: 2,
+		Args:                       onlyCommands,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "check [FILE]",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"time"
@@ -103,13 +104,13 @@ func (s *story) attachTeams(ctx context.Context) error {
 		s.tell("%s attached (pid %d)", a[1], actor.cmd.Process.Pid)
 	}
 	var err error
-	s.caller, err = sdk.New("demo-caller", sdk.WithNode(s.node))
+	s.caller, err = sdk.New("demo-caller", sdk.WithNode(s.node), sdk.WithLogger(slog.New(slog.DiscardHandler)))
 	return err
 }
 
 // callByCapability goes through two agents: the second asks for a capability itself.
 func (s *story) callByCapability(ctx context.Context) error {
-	buyer, err := sdk.New("demo-buyer", sdk.WithNode(s.node))
+	buyer, err := sdk.New("demo-buyer", sdk.WithNode(s.node), sdk.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return err
 	}

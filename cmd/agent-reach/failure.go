@@ -67,7 +67,7 @@ func noNode(format string, args ...any) error {
 
 // local is a failure before anything was sent.
 func local(format string, args ...any) *envelope.Error {
-	return envelope.Errorf(envelope.Malformed, envelope.StepConfig, format, args...)
+	return envelope.Errorf(envelope.Malformed, "", format, args...)
 }
 
 // report prints err and returns the exit code.
@@ -81,8 +81,8 @@ func (p *program) report(err error) int {
 		return q.exit
 	}
 	f := &failure{exit: exitLocal}
-	if !errors.As(err, &f) {
-		f.coded = envelope.AsError(err)
+	if !errors.As(err, &f) && !errors.As(err, &f.coded) {
+		f.coded = local("%v", err) // of the command line's library
 	}
 	if p.json {
 		p.reportJSON(f)

@@ -14,8 +14,9 @@ func (p *program) keysCommand() *cobra.Command {
 		Long: `keys makes the key files of agents, nodes and callers, and shows the public half of those that exist.
 
 With AGENT_REACH_KEY_PASSPHRASE set, a new key is encrypted with it (OpenSSH format), and an encrypted one is opened with it.`,
-		Args: arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SuggestionsMinimumDistance: 2,
+		Args:                       onlyCommands,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:     "new FILE",

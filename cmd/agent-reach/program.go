@@ -35,8 +35,10 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 
 func (p *program) root() *cobra.Command {
 	root := p.runCommand()
+	root.SuggestionsMinimumDistance = 2
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON, one value on each line, and errors as {\"error\": {…}}")
 	root.SilenceErrors, root.SilenceUsage = true, true
+	root.Args = onlyCommands
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return local("%v", err).WithHint("%s --help", cmd.CommandPath())
 	})
@@ -56,6 +58,18 @@ func (p *program) root() *cobra.Command {
 	add("keep", p.attachCommand(), p.keysCommand(), p.configCommand(), p.versionCommand())
 	root.AddCommand(newDemoAgentCommand())
 	return root
+}
+
+// onlyCommands is for a command that is followed by another one, or by nothing.
+func onlyCommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	e := local("%s: no such command: %.60q", cmd.CommandPath(), args[0])
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return e.WithHint("did you mean %s?", strings.Join(near, " or "))
+	}
+	return e.WithHint("%s --help lists them", cmd.CommandPath())
 }
 
 // arguments checks the number of arguments, and says what they are where it is wrong.
