@@ -34,7 +34,7 @@ class Caller:
         self._session = session
         self._io = io
         self._limit = limit
-        self._direct = Direct(author, session, io, limit)
+        self.direct = Direct(author, session, io, limit)
 
     async def call(self, ask: Ask, direct: bool = False) -> Response:
         """The whole answer: its only part, or the last one with all of them as parts."""
@@ -51,7 +51,7 @@ class Caller:
         return Response(last.header, last.payload, last.payload_bytes, tuple(responses))
 
     async def _call_direct(self, ask: Ask) -> list[Response]:
-        responses = await self._direct.call(ask, lambda: self.lookup(ask))
+        responses = await self.direct.call(ask, lambda: self.lookup(ask))
         if responses is None:
             log.debug("no direct candidate, over the node")
             async with aclosing(self.stream(ask)) as stream:

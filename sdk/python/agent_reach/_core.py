@@ -91,6 +91,7 @@ class Core:
 
     async def leave(self, drain: float) -> None:
         """Unregisters, lets running handlers finish for at most drain seconds, closes everything else."""
+        self.caller.direct.tell()
         await self.session.leave()
         self.dispatcher.closed = True
         await self.dispatcher.wait_idle(drain)

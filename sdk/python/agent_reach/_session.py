@@ -95,6 +95,7 @@ class Session:
         self._interval = interval
         self._address = addresses[0]
         self._attached: Attached | None = None
+        self._leaving = False
         self._failed_rounds = 0
         self._last_error: AgentReachError | None = None
         self._changed = asyncio.Event()
@@ -146,6 +147,7 @@ class Session:
 
     async def leave(self) -> None:
         """Unregisters: new calls stop, running ones may finish."""
+        self._leaving = True
         attached = self._attached
         if not attached or not attached.usable:
             return
@@ -175,7 +177,7 @@ class Session:
 
     async def _supervise(self) -> None:
         pause = 0
-        while True:
+        while not self._leaving:
             began = time.monotonic()
             try:
                 attached = await self._attach()
@@ -223,7 +225,7 @@ class Session:
         if attached.link.refusal:
             log.info("node takes no new calls, node=%s err=%s", attached.link.peer.id, attached.link.refusal)
             self._spawn(self._close_when_idle(attached.link))
-        else:
+        elif not self._leaving:
             log.warning("link lost, node=%s addr=%s", attached.link.peer.id, attached.address)
 
     async def _close_when_idle(self, link: Link) -> None:
