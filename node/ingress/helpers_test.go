@@ -210,6 +210,7 @@ func (s *seats) Attach(_ context.Context, m *reach.Message) (*envelope.Envelope,
 	if err != nil {
 		return nil, err
 	}
+	d.PublicKey = envelope.GenerateKey().Public() // kept by the node in the agent's name
 	if err := s.publish(d); err != nil {
 		return nil, err
 	}
@@ -464,5 +465,20 @@ func unmarshal(t testing.TB, b []byte, v any) {
 	t.Helper()
 	if err := json.Unmarshal(b, v, json.RejectUnknownMembers(true)); err != nil {
 		t.Fatalf("%v in %s", err, b)
+	}
+}
+
+// await polls until what is awaited holds.
+func await(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	late := time.After(soon)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("waited %v for %s", soon, what)
+		}
 	}
 }
