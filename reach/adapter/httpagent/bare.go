@@ -53,7 +53,7 @@ func (a *Agent) vouch(ctx context.Context, resp *http.Response, asked *envelope.
 	// White space around the value is no part of a payload, and would not survive a JSON document.
 	b = bytes.Trim(b, " \t\r\n")
 	if len(b) > 0 && !jsontext.Value(b).IsValid() {
-		return a.failure(asked, fmt.Sprintf("HTTP %d from %s with a body that is not JSON: %s", resp.StatusCode, a.place, clip(string(b))))
+		return a.failure(asked, fmt.Sprintf("HTTP %d from %s with a body that is not JSON: %s", resp.StatusCode, a.place, clip(string(b), maxQuoted)))
 	}
 	return a.response(asked, envelope.Header{Status: envelope.StatusOK}, b)
 }

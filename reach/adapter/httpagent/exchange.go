@@ -83,7 +83,7 @@ func cause(ctx context.Context, err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the agent closed the connection"
 	}
-	return clip(err.Error())
+	return clip(err.Error(), maxQuoted)
 }
 
 // body reads an answer whole.

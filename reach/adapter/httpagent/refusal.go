@@ -18,6 +18,7 @@ import (
 const (
 	maxProblem    = 64 << 10 // bytes of a problem document
 	maxQuoted     = 200      // bytes of a foreign text in a message
+	maxSaid       = 1000     // bytes of each text of a problem document
 	maxPlaces     = 32
 	maxRetryAfter = time.Hour
 )
@@ -37,15 +38,15 @@ func (a *Agent) problem(ctx context.Context, resp *http.Response) error {
 	}
 	if err := json.Unmarshal(b, &p); err != nil || p.Code.Title() == "" {
 		return envelope.Errorf(envelope.Malformed, envelope.StepAnswer, "%s answered HTTP %d with a problem document that cannot be read: %q",
-			a.cfg.Agent, resp.StatusCode, clip(string(b)))
+			a.cfg.Agent, resp.StatusCode, clip(string(b), maxQuoted))
 	}
-	e := envelope.Errorf(p.Code, envelope.StepAnswer, "%s: %s", a.cfg.Agent, clean(p.Detail))
+	e := envelope.Errorf(p.Code, envelope.StepAnswer, "%s: %s", a.cfg.Agent, clip(p.Detail, maxSaid))
 	if p.Code.NotRun() {
 		e.Step = envelope.StepDeliver
 	}
-	e.Hint = clean(p.Hint)
+	e.Hint = clip(p.Hint, maxSaid)
 	for _, place := range p.Places[:min(len(p.Places), maxPlaces)] {
-		e.Places = append(e.Places, envelope.Place{Pointer: clean(place.Pointer), Text: clean(place.Text)})
+		e.Places = append(e.Places, envelope.Place{Pointer: clip(place.Pointer, maxSaid), Text: clip(place.Text, maxSaid)})
 	}
 	e.RetryAfter = bounded(time.Duration(min(p.RetryAfter, maxRetryAfter.Milliseconds())) * time.Millisecond)
 	if after, ok := retryAfter(resp, time.Now()); ok && e.RetryAfter == 0 {
@@ -84,29 +85,22 @@ func bounded(d time.Duration) time.Duration { return min(max(d, 0), maxRetryAfte
 func (a *Agent) described(resp *http.Response) string {
 	s := fmt.Sprintf("HTTP %d from %s", resp.StatusCode, a.place)
 	if location := resp.Header.Get("Location"); location != "" && resp.StatusCode/100 == 3 {
-		return s + fmt.Sprintf(": it redirects to %s, and redirects are not followed; set the url to where the agent is", clip(location))
+		return s + fmt.Sprintf(": it redirects to %s, and redirects are not followed; set the url to where the agent is", clip(location, maxQuoted))
 	}
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxQuoted))
-	if text := clip(string(b)); text != "" {
+	if text := clip(string(b), maxQuoted); text != "" {
 		s += ": " + text
 	}
 	return s
 }
 
-// clip is the first maxQuoted bytes of a foreign text, clean.
-func clip(s string) string {
-	if len(s) > maxQuoted {
-		s = s[:maxQuoted]
-	}
-	return clean(s)
-}
-
-// clean makes a foreign text safe to print on one line: UTF-8, and nothing that acts on a terminal.
-func clean(s string) string {
+// clip is the first n bytes of a foreign text, safe to print on one line: UTF-8, and nothing that acts on a terminal.
+func clip(s string, n int) string {
+	s = strings.ToValidUTF8(s[:min(n, len(s))], "\ufffd")
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(s, "\ufffd")))
+	}, s))
 }
