@@ -158,8 +158,6 @@ func (l *Link) ask(ctx context.Context, e *envelope.Envelope, hop Hop) (*call, e
 // mayAsk says why no new call may start now. The caller holds mu.
 func (l *Link) mayAsk() error {
 	switch {
-	case l.state != running:
-		return unreachable("the link to %s does not run", l.peer.ID)
 	case l.err != nil:
 		return unreachable("the link to %s is closed: %v", l.peer.ID, l.err)
 	case l.departed != nil:

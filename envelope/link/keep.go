@@ -74,6 +74,7 @@ func (l *Link) heartbeat(now time.Time) {
 		return
 	}
 	l.beatAt = now.Add(l.cfg.PingInterval)
+	l.slim = true
 	if l.beat == nil {
 		l.beat = l.probe(now)
 	}
@@ -142,7 +143,7 @@ func (l *Link) rearm() {
 
 // Ping measures the round trip to the peer.
 //
-// Errors: Unreachable if the link does not run or ended; Timeout if ctx ended first.
+// Errors: Unreachable if the link has ended; Timeout if ctx ended first.
 func (l *Link) Ping(ctx context.Context) (time.Duration, error) {
 	p, err := l.pingNow()
 	if err != nil {
@@ -165,8 +166,8 @@ func (l *Link) Ping(ctx context.Context) (time.Duration, error) {
 func (l *Link) pingNow() (*probe, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.state != running || l.err != nil {
-		return nil, unreachable("the link to %s does not run", l.peer.ID)
+	if l.err != nil {
+		return nil, unreachable("the link to %s has ended: %v", l.peer.ID, l.err)
 	}
 	return l.probe(time.Now()), nil
 }

@@ -72,7 +72,7 @@ const (
 // which. The error becomes the end of the call as the asker sees it; after SendLast it has nowhere to go and is counted only.
 type Handler func(ctx context.Context, in *Inbound) error
 
-// Link is one link. All methods are safe for concurrent use.
+// Link is one link. All methods are safe for concurrent use. What is asked before Run is sent once Run goes.
 type Link struct {
 	conn   io.ReadWriteCloser
 	in     *bufio.Reader // the reader's
@@ -111,6 +111,8 @@ type Link struct {
 
 	timer   *time.Timer
 	timerAt time.Time // zero: not armed
+	slim    bool      // the write buffer is to be as small as the last beat needed it
+	widest  int       // the longest Write since
 	writing time.Time // when the Write in progress must have ended; zero: none
 	pings   map[uint64]*probe
 	pingSeq uint64
@@ -141,6 +143,7 @@ func newLink(o *opening) *Link {
 		parting: make(chan struct{}),
 		calls:   make(map[uint32]*call),
 		pings:   make(map[uint64]*probe),
+		timer:   time.NewTimer(o.cfg.PingInterval),
 	}
 	if o.dialer {
 		l.parity = 1
@@ -196,9 +199,8 @@ func (l *Link) start(ctx context.Context, h Handler) error {
 		return envelope.Errorf(envelope.Internal, envelope.StepLink, "Run was called twice on the link to %s", l.peer.ID)
 	}
 	l.state, l.handler, l.base = running, h, context.WithoutCancel(ctx)
-	l.timer = time.NewTimer(l.cfg.PingInterval)
 	l.beatAt = time.Now().Add(l.cfg.PingInterval)
-	l.timerAt = l.beatAt
+	l.arm(l.beatAt)
 	return nil
 }
 

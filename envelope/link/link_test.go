@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/agent-reach/agent-reach/envelope"
 )
@@ -113,8 +114,10 @@ func TestBeforeAndAfterRun(t *testing.T) {
 	dialer, acceptor := configs()
 	a, b := newPipe(64 << 10)
 	dialed, accepted := shake(t, a, b, dialer, acceptor)
-	if err := dialed.link.Call(t.Context(), ask(t, 1), Hop{}, ignore); !errors.Is(err, envelope.Unreachable) {
-		t.Errorf("call before Run: %v", err)
+	soon, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := dialed.link.Call(soon, ask(t, 1), Hop{}, ignore); !errors.Is(err, envelope.Expired) {
+		t.Errorf("a call before Run waits for it: %v", err)
 	}
 	dialed.link.Close(nil)
 	if err := dialed.link.Run(t.Context(), echo); !errors.Is(err, envelope.Unreachable) {
