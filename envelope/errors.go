@@ -171,7 +171,10 @@ func (e *Error) WithTrace(id string) *Error {
 	return &out
 }
 
-// Error is "code at step: text (hint)".
+// maxPlaces is how many places stand in a message of one line; the error object has them all.
+const maxPlaces = 8
+
+// Error is "code at step: text; places (hint)".
 func (e *Error) Error() string {
 	s := string(e.Code)
 	if e.Step != "" {
@@ -180,7 +183,11 @@ func (e *Error) Error() string {
 	if e.Text != "" {
 		s += ": " + e.Text
 	}
-	for _, p := range e.Places {
+	for i, p := range e.Places {
+		if i == maxPlaces {
+			s += fmt.Sprintf("; and %d more", len(e.Places)-i)
+			break
+		}
 		s += fmt.Sprintf("; %q: %s", p.Pointer, p.Text)
 	}
 	if e.Hint != "" {

@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -91,12 +92,15 @@ func (t Timestamp) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON stands before the method of time.Time, which takes other zones.
 func (t *Timestamp) UnmarshalJSON(b []byte) error {
-	var text *string
-	if err := json.Unmarshal(b, &text); err != nil || text == nil {
+	if string(b) == "null" {
 		*t = Timestamp{}
-		return err
+		return nil
 	}
-	return t.UnmarshalText([]byte(*text))
+	text, err := jsontext.AppendUnquote(nil, b)
+	if err != nil {
+		return errors.New("no string with an RFC 3339 time such as 2025-06-05T06:12:33Z")
+	}
+	return t.UnmarshalText(text)
 }
 
 // UnmarshalText accepts RFC 3339 whose offset is zero.
@@ -194,8 +198,7 @@ func checkNames(h *Header) error {
 		}
 	}
 	if h.TargetCapability != "" {
-		_, err := ParseTarget(h.TargetCapability)
-		return err
+		return checkTarget(h.TargetCapability)
 	}
 	return nil
 }

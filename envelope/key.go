@@ -159,7 +159,7 @@ func ParsePrivateKey(text, passphrase []byte) (PrivateKey, error) {
 		return PrivateKey{}, badKey("is encrypted PKCS#8, which is not read").
 			WithHint("keep passphrase-protected keys in the OpenSSH format: ssh-keygen -t ed25519")
 	default:
-		return PrivateKey{}, badKey("is a PEM block of type " + block.Type)
+		return PrivateKey{}, badKey("is a PEM block of type " + quote(block.Type))
 	}
 	if err != nil {
 		return PrivateKey{}, badKey(err.Error()).because(err)

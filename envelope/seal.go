@@ -167,7 +167,8 @@ func decodeSeal(b []byte) (*Seal, error) {
 		Index:  int(binary.BigEndian.Uint16(b[ed25519.SignatureSize:])),
 		Leaves: int(binary.BigEndian.Uint16(b[ed25519.SignatureSize+2:])),
 	}
-	for b = b[sealFixed:]; len(b) > 0; b = b[sha256.Size:] {
+	b = b[sealFixed:]
+	for s.Path = make([]Hash, 0, len(b)/sha256.Size); len(b) > 0; b = b[sha256.Size:] {
 		s.Path = append(s.Path, Hash(b))
 	}
 	if err := s.check(); err != nil {

@@ -78,7 +78,7 @@ func goodHeaders(add func(name, header, expect string)) {
 	add("chain of 16", headerWith("chain", "["+strings.Repeat(`"a",`, 15)+`"a"]`), ok)
 	add("longest ids", headerWith("source_agent", quoted("A"+strings.Repeat("-", 127)), "msg_id", quoted(strings.Repeat("~", 128)),
 		"target_capability", quoted("0"+strings.Repeat(":", 127))), ok)
-	for _, r := range []string{"*", "1", "1.2", "1.2.3", "^1.2", "^0.0.1", "~1.2.3", ">=1.2", "1.x", "1.2.x"} {
+	for _, r := range []string{"*", "1", "1.2", "1.2.3", "^1.2", "^0.0.1", "0.x", "999999999", "~1.2.3", ">=1.2", "1.x", "1.2.x"} {
 		add("range "+r, headerWith("target_capability", quoted("stock.query@"+r)), ok)
 	}
 	for _, at := range []string{"2025-06-05T06:12:33.5Z", "2025-06-05T06:12:33.123456789Z", "2025-06-05T06:12:33+00:00", "2024-02-29T23:59:59.999Z"} {
@@ -118,7 +118,7 @@ func badCapabilities(add func(name, header, expect string)) {
 		"Stock.Query", "sto\u0441k.query", "stock query", "stock/query", "stock\u202equery", ".query", ":query", "_query", "-query", "@1.2",
 		`stock.query\n`, "stock.query@", "stock.query@@1", "stock.query@latest", "stock.query@1.2.3.4", "stock.query@^", "stock.query@>1.2", "stock.query@v1",
 		"stock.query@1.2 || 2", "stock.query@\uff11.\uff12", "stock.query@\u0663", `stock.query@1.2.3\n`, "stock.query@1.2.3-beta", "stock.query@^1.x", "stock.query@-1",
-		"stock.query@1.*", "stock.query@x", "stock.query@1234567890", "stock.query @1", strings.Repeat("a", 129), strings.Repeat("a", 129) + "@1",
+		"stock.query@1.*", "stock.query@01", "stock.query@1.02.3", "stock.query@1.", "stock.query@1.2.3.x", "stock.query@.x", "stock.query@^*", "stock.query@=1.2.3", "stock.query@x", "stock.query@1234567890", "stock.query @1", strings.Repeat("a", 129), strings.Repeat("a", 129) + "@1",
 	} {
 		add("target_capability "+name[:min(len(name), 24)], headerWith("target_capability", quoted(name)), "malformed")
 	}
