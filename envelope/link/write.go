@@ -2,6 +2,8 @@ package link
 
 import (
 	"math"
+	"runtime"
+	"slices"
 	"time"
 
 	"github.com/agent-reach/agent-reach/envelope"
@@ -26,14 +28,12 @@ func (l *Link) write() {
 		}
 		if len(buf) == 0 {
 			<-l.wake
+			runtime.Gosched() // who is about to send may still join; with nobody there it costs nothing
 			continue
 		}
 		if _, err := l.conn.Write(buf); err != nil {
 			l.failNow(l.broke(err), false)
 			return
-		}
-		if cap(buf) > keptWrite && len(buf) <= keptWrite {
-			buf = nil
 		}
 	}
 }
@@ -47,6 +47,13 @@ func (l *Link) next(buf []byte) (_ []byte, more bool) {
 		return nil, false
 	}
 	buf = l.gather(buf[:0])
+	l.widest = max(l.widest, len(buf))
+	if l.slim {
+		if cap(buf) > keptWrite && l.widest <= keptWrite {
+			buf = slices.Clone(buf)
+		}
+		l.slim, l.widest = false, 0
+	}
 	if len(buf) == 0 {
 		return buf, l.err == nil
 	}
