@@ -10,8 +10,8 @@ import concurrent.futures
 import contextvars
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import aclosing, closing
 from typing import Any, NamedTuple
 
 from . import _json
@@ -52,6 +52,7 @@ class Run:
         left = Timeout("the handler did not finish in time", step="agent", trace_id=request.header.trace_id)
         self._timer = loop.call_later(request.remaining_sec, self._said.put_nowait, _Said(fault=left))
         self._spoke = False
+        self._concluded = False
 
     async def listen(self) -> AsyncGenerator[_Said, None]:
         while True:
@@ -77,50 +78,54 @@ class Run:
             self._task.cancel()
 
     def start_async(self, context: contextvars.Context, handler: Handler, ended: Callable[[], None]) -> None:
-        self._task = context.run(self._loop.create_task, self._run_async(handler))
-        self._task.add_done_callback(lambda _: ended())
+        self._task = context.run(self._loop.create_task, self._run_async(handler, ended))
+        self._task.add_done_callback(lambda _: self._conclude(None, ended))  # also when it was cancelled before it began
 
-    async def _run_async(self, handler: Handler) -> None:
+    async def _run_async(self, handler: Handler, ended: Callable[[], None]) -> None:
+        last: _Said | None = None
         try:
             result = handler(_argument(self.request))
-            if not inspect.isasyncgen(result):
-                self._finish(await result)
-                return
-            try:
-                async for value in result:
-                    await self._say(value)
-            finally:
-                await result.aclose()
-            self._said.put_nowait(_Said(empty=True))
+            if isinstance(result, AsyncGenerator):
+                last = await self._say_all(result)
+            else:
+                last = _Said(encode_payload(await result), last=True)
         except asyncio.CancelledError as e:
             if self._abandoned:
                 raise
-            self._fail(e)
+            last = self._failure(e)
         except Exception as e:
-            self._fail(e)
+            last = self._failure(e)
+        finally:
+            self._conclude(last, ended)
+
+    async def _say_all(self, items: AsyncGenerator[Any, None]) -> _Said:
+        async with aclosing(items):
+            async for value in items:
+                await self._say(value)
+        return _Said(empty=True)
 
     def run_in_thread(self, handler: Handler, ended: Callable[[], None]) -> None:
         """What a worker thread does with a sync handler. The generator stays in one thread."""
+        last: _Said | None = None
         try:
             result = handler(_argument(self.request))
-            if inspect.isgenerator(result):
-                self._pump(result)
-                self._post(_Said(empty=True))
+            if isinstance(result, Generator):
+                last = self._pump(result)
             else:
-                self._post(_Said(encode_payload(result), last=True))
-        except (_Abandoned, concurrent.futures.CancelledError):
-            pass
+                last = _Said(encode_payload(result), last=True)
         except BaseException as e:
-            self._post(_Said(error=self._explain(e), last=True))
+            last = self._failure(e)
         finally:
-            self._call_soon(ended)
+            try:
+                self._loop.call_soon_threadsafe(self._conclude, last, ended)
+            except RuntimeError:
+                log.debug("handler ended after its agent")
 
-    def _pump(self, items: Iterator[Any]) -> None:
-        try:
+    def _pump(self, items: Generator[Any, None, None]) -> _Said:
+        with closing(items):
             for value in items:
                 asyncio.run_coroutine_threadsafe(self._say(value), self._loop).result()
-        finally:
-            items.close()  # type: ignore[attr-defined]
+        return _Said(empty=True)
 
     async def _say(self, value: Any) -> None:
         payload = encode_payload(value)
@@ -130,21 +135,18 @@ class Run:
             raise _Abandoned
         self._said.put_nowait(_Said(payload))
 
-    def _finish(self, value: Any) -> None:
-        self._said.put_nowait(_Said(encode_payload(value), last=True))
+    def _conclude(self, last: _Said | None, ended: Callable[[], None]) -> None:
+        """The place is given back before the answer leaves: the next request may follow at its heels."""
+        if not self._concluded:
+            self._concluded = True
+            ended()
+        if last:
+            self._said.put_nowait(last)
 
-    def _fail(self, error: BaseException) -> None:
-        if not isinstance(error, _Abandoned):
-            self._said.put_nowait(_Said(error=self._explain(error), last=True))
-
-    def _post(self, said: _Said) -> None:
-        self._call_soon(self._said.put_nowait, said)
-
-    def _call_soon(self, function: Callable[..., object], *args: Any) -> None:
-        try:
-            self._loop.call_soon_threadsafe(function, *args)
-        except RuntimeError:
-            log.debug("handler ended after its agent")
+    def _failure(self, error: BaseException) -> _Said | None:
+        if isinstance(error, (_Abandoned, concurrent.futures.CancelledError)) and self._abandoned:
+            return None
+        return _Said(error=self._explain(error), last=True)
 
     def _explain(self, error: BaseException) -> AgentError:
         if isinstance(error, AgentError):

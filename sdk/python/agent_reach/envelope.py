@@ -29,7 +29,8 @@ TYPES = ("request", "response", "heartbeat", "broadcast", "register", "unregiste
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _CAPABILITY = re.compile(r"[a-z0-9][a-z0-9._:-]{0,127}")
 _TOKEN = re.compile(r"[!-~]{1,128}")
-_RANGE = re.compile(r"\*|(?:\^|~|>=)?[0-9]{1,9}(?:\.[0-9]{1,9}){0,2}|[0-9]{1,9}(?:\.[0-9]{1,9})?\.x")
+_NUMBER = r"(?:0|[1-9][0-9]{0,8})"
+_RANGE = re.compile(rf"\*|(?:\^|~|>=)?{_NUMBER}(?:\.{_NUMBER}){{0,2}}|{_NUMBER}(?:\.{_NUMBER})?\.x")
 _TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(\.[0-9]{1,9})?(?:Z|[+-]00:00)")
 _LENGTHS = struct.Struct(">HH")
 

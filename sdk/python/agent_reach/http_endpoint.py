@@ -26,6 +26,8 @@ log = logging.getLogger("agent_reach")
 IDLE = 120.0  # seconds that a kept connection may be quiet; longer than clients keep theirs
 READ = 15.0  # seconds for a whole request to arrive
 WRITE = 30.0  # seconds for one answer to be taken
+LINGER = 2.0  # seconds, and
+DISCARD = 32 << 20  # bytes that are read of a refused request
 MAX_CONNECTIONS = 256
 _OVERHEAD = 8 << 10  # bytes of header, seal and ticket beside a payload
 
@@ -175,6 +177,7 @@ class _Exchange(BaseHTTPRequestHandler):
         except AgentReachError as e:
             self.close_connection = True
             self._problem(e)
+            self._discard()
             return
         answers = self.server.answers(envelope, ticket, self._timeout())
         try:
@@ -198,6 +201,14 @@ class _Exchange(BaseHTTPRequestHandler):
         if len(body) != int(length):
             raise Malformed("the body is shorter than its Content-Length", step="decode")
         return body
+
+    def _discard(self) -> None:
+        """Reads on for a moment: closing on unread bytes would take the answer away from who is still sending."""
+        self.connection.shutdown(socket.SHUT_WR)
+        self._timed.deadline = time.monotonic() + LINGER
+        left = DISCARD
+        while left > 0 and (chunk := self.rfile.read1(65536)):
+            left -= len(chunk)
 
     def _timeout(self) -> float | None:
         text = self.headers.get("Agent-Reach-Timeout-Ms", "")
