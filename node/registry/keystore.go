@@ -203,10 +203,11 @@ func (s *KeyStore) add(pins map[string]envelope.PublicKey) error {
 	return nil
 }
 
-// catchUp reads a file that was changed by hand since, so that no write of ours undoes the change.
+// catchUp reads a file that was changed by hand since, so that no write of ours undoes the change. One that is not there is written
+// anew, or fails to be.
 func (s *KeyStore) catchUp() error {
 	info, err := os.Stat(s.path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && s.onDisk != nil && sameFile(info, s.onDisk) {
+	if err != nil || s.onDisk != nil && sameFile(info, s.onDisk) {
 		return nil
 	}
 	return s.read()

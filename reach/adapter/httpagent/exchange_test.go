@@ -185,7 +185,7 @@ func TestUnreachableNeverRan(t *testing.T) {
 	var callers sync.WaitGroup
 	for range 8 {
 		callers.Go(func() {
-			for range 250 {
+			for range 80 {
 				m := ask(t, "{}", nil)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(mathrand.IntN(1500))*time.Microsecond)
 				_, err := callWithin(ctx, a, m)
