@@ -3,22 +3,25 @@ package schema
 import (
 	"bytes"
 	"crypto/sha256"
-	"errors"
-	"fmt"
-	"strings"
+	"sync"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 
 	"github.com/agent-reach/agent-reach/envelope"
 )
 
-const maxPlaces = 32
+// Limits of a schema, besides envelope.MaxSchema.
+const (
+	maxSchemaValues = 4096 // JSON values in it
+	maxSchemaDepth  = 64   // levels of JSON
+	maxReferences   = 1024
+)
 
-// Schema is a compiled schema; nil accepts everything. It is safe for concurrent use.
-type Schema struct{ compiled *jsonschema.Schema }
+// Schema is a compiled schema. A nil *Schema accepts everything. It is immutable and safe for concurrent use.
+type Schema struct {
+	root     *rule
+	checkers sync.Pool // of *checker
+}
 
 // ID is the SHA-256 sum of raw; zero for a schema that is absent or null.
 func ID(raw []byte) envelope.SchemaID {
@@ -33,91 +36,76 @@ func absent(raw []byte) bool {
 	return len(raw) == 0 || string(raw) == "null"
 }
 
-type refuse struct{}
-
-func (refuse) Load(url string) (any, error) { return nil, errors.New("references are never fetched") }
-
-// Compile checks and compiles a schema; nil for one that is absent or null.
+// Compile checks and compiles a schema; nil for one that is absent or null. Without $schema it is read as 2020-12.
+//
+// Errors: Malformed and TooLarge, which name the place as a JSON Pointer.
 func Compile(raw []byte) (*Schema, error) {
 	if absent(raw) {
 		return nil, nil
 	}
-	if len(raw) > envelope.MaxSchema {
-		return nil, envelope.Errorf(envelope.TooLarge, envelope.StepRegister, "schema is %d bytes; the limit is %d", len(raw), envelope.MaxSchema)
-	}
-	doc, err := decode(raw)
+	t, err := survey(raw)
 	if err != nil {
-		return nil, envelope.Errorf(envelope.Malformed, envelope.StepRegister, "schema is not JSON: %v", err)
+		return nil, err
+	}
+	root, err := compile(raw, t)
+	if err != nil {
+		return nil, err
+	}
+	if err := weigh(root); err != nil {
+		return nil, err
+	}
+	return &Schema{root: root}, nil
+}
+
+// compile lets the library resolve what survey has found bearable.
+func compile(raw []byte, t *tree) (root *rule, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			root, err = nil, refusal("makes the compiler panic: %v", p)
+		}
+	}()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, refusal("is not JSON: %v", err)
 	}
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
-	c.UseLoader(refuse{})
-	if err := c.AddResource("mem://schema/", doc); err != nil {
-		return nil, envelope.Errorf(envelope.Malformed, envelope.StepRegister, "schema: %v", err)
+	c.UseLoader(noLoader{})
+	c.UseRegexpEngine((&patterns{known: map[string]*pattern{}}).compile)
+	if err := c.AddResource(location, doc); err != nil {
+		return nil, refusal("%v", err)
 	}
-	s, err := c.Compile("mem://schema/")
+	s, err := c.Compile(location)
 	if err != nil {
-		return nil, envelope.Errorf(envelope.Malformed, envelope.StepRegister, "schema: %v", err)
+		return nil, explainRefusal(err, t)
 	}
-	return &Schema{s}, nil
+	b := &builder{compiler: c, doc: doc, rules: map[*jsonschema.Schema]*rule{}}
+	root, err = b.graph(s)
+	if err != nil {
+		return nil, explainRefusal(err, t)
+	}
+	return root, nil
 }
 
-// Check answers whether payload fits: nil, or a SchemaError that lists the places that do not.
-func (s *Schema) Check(payload []byte) error {
+// Check answers whether payload fits. Zero bytes are no JSON, and fit only a nil Schema.
+//
+// Errors: SchemaError, with the places that do not fit; TooLarge if finding out takes too long.
+func (s *Schema) Check(payload []byte) (err error) {
 	if s == nil {
 		return nil
 	}
-	e := envelope.Errorf(envelope.SchemaError, envelope.StepCheck, "the payload does not fit the schema")
-	doc, err := decode(payload)
-	if err != nil {
-		e.Places = []envelope.Place{{Text: fmt.Sprintf("is not JSON: %v", err)}}
-		return e
+	c, ok := s.checkers.Get().(*checker)
+	if !ok {
+		c = &checker{root: s.root}
 	}
-	err = s.compiled.Validate(doc)
-	var v *jsonschema.ValidationError
-	if !errors.As(err, &v) {
-		return nil
+	defer func() {
+		if p := recover(); p != nil { // c is not used again
+			err = envelope.Errorf(envelope.SchemaError, envelope.StepCheck, "checking the payload made the checker panic: %v", p)
+		}
+	}()
+	err = c.check(payload)
+	if c.reset() {
+		s.checkers.Put(c)
 	}
-	collect(v, &e.Places)
-	if more := len(e.Places) - maxPlaces; more > 0 {
-		e.Places = append(e.Places[:maxPlaces], envelope.Place{Text: fmt.Sprintf("and %d more", more)})
-	}
-	return e
-}
-
-func collect(v *jsonschema.ValidationError, places *[]envelope.Place) {
-	if len(v.Causes) == 0 {
-		text := v.ErrorKind.LocalizedString(message.NewPrinter(language.English))
-		*places = append(*places, envelope.Place{Pointer: pointer(v.InstanceLocation), Text: text})
-	}
-	for _, c := range v.Causes {
-		collect(c, places)
-	}
-}
-
-func pointer(tokens []string) string {
-	var b strings.Builder
-	for _, t := range tokens {
-		b.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(t))
-	}
-	return b.String()
-}
-
-func decode(b []byte) (any, error) {
-	if err := valid(b); err != nil {
-		return nil, err
-	}
-	return jsonschema.UnmarshalJSON(bytes.NewReader(b))
-}
-
-// valid reports bytes that are not JSON, duplicate names and bad UTF-8 included.
-func valid(b []byte) error {
-	d := jsontext.NewDecoder(bytes.NewReader(b))
-	if err := d.SkipValue(); err != nil {
-		return err
-	}
-	if n := len(bytes.TrimSpace(b[d.InputOffset():])); n > 0 {
-		return fmt.Errorf("%d bytes follow the value", n)
-	}
-	return nil
+	return err
 }
