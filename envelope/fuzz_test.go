@@ -2,6 +2,7 @@ package envelope_test
 
 import (
 	"bytes"
+	"os"
 	"testing"
 
 	"github.com/agent-reach/agent-reach/envelope"
@@ -114,8 +115,13 @@ func FuzzOpenTicket(f *testing.F) {
 }
 
 func FuzzParsePrivateKey(f *testing.F) {
-	for _, passphrase := range []string{"", "x"} {
-		text, err := envelope.MarshalPrivateKey(seller, []byte(passphrase), "c")
+	text, err := envelope.MarshalPrivateKey(seller, nil, "")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	for _, file := range []string{"openssh", "openssh-passphrase", "openssh-ecdsa", "pkcs8-p256.pem"} {
+		text, err := os.ReadFile("../test/vectors/keys/" + file)
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -91,6 +91,9 @@ func TestKeyFile(t *testing.T) {
 }
 
 func TestKeyFileWithPassphrase(t *testing.T) {
+	if race {
+		t.Skip("bcrypt")
+	}
 	path := filepath.Join(t.TempDir(), "agent")
 	key, _, err := envelope.LoadOrCreateKey(path, []byte("correct horse"))
 	ok(t, err)

@@ -1,4 +1,3 @@
-// Package vectors holds the shared test vectors and holds this implementation to them. README.md describes the files.
 package vectors
 
 import (
