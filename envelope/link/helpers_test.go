@@ -176,7 +176,9 @@ func await[T any](t testing.TB, c <-chan T, what string) (v T) {
 
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for limit := time.Now().Add(patience); !holds(); runtime.Gosched() {
+	look := time.NewTicker(200 * time.Microsecond)
+	defer look.Stop()
+	for limit := time.Now().Add(patience); !holds(); <-look.C {
 		if time.Now().After(limit) {
 			t.Fatalf("waited %v for %s\n%s", patience, what, stacks())
 		}
@@ -209,6 +211,11 @@ func ask(t testing.TB, n int) *envelope.Envelope {
 	}
 	envelope.Sign(key(1), e)
 	return e
+}
+
+// carrying is e with a payload of n bytes, under the seal of another: the link does not look.
+func carrying(e *envelope.Envelope, n int) *envelope.Envelope {
+	return &envelope.Envelope{RawHeader: e.RawHeader, Seal: e.Seal, Payload: []byte(strings.Repeat("x", n))}
 }
 
 var quiet = slog.New(slog.DiscardHandler)

@@ -35,9 +35,10 @@ func TestManyCalls(t *testing.T) {
 	dialer, acceptor := configs()
 	l := run(t, dialer, acceptor, echo)
 	var all sync.WaitGroup
+	sealed := ask(t, 0)
 	for i := range 1000 {
 		all.Go(func() {
-			e := ask(t, i)
+			e := carrying(sealed, i)
 			parts, err := collect(t.Context(), l.Link, e, Hop{Priority: i%9 + 1})
 			if err != nil || len(parts) != 1 || !parts[0].Same(e) {
 				t.Errorf("call %d: %d parts, %v", i, len(parts), err)

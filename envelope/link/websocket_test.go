@@ -52,10 +52,11 @@ func TestOverWebSocket(t *testing.T) {
 			a, b := webSockets(t, wrap)
 			l := runOver(t, a, b, dialer, acceptor, echo, echo)
 			var all sync.WaitGroup
-			for i := range 200 {
+			sealed := ask(t, 0)
+			for i := range 50 {
 				for _, end := range []*Link{l.Link, l.other} {
 					all.Go(func() {
-						e := ask(t, i*500)
+						e := carrying(sealed, i*1000)
 						parts, err := collect(t.Context(), end, e, Hop{})
 						if err != nil || len(parts) != 1 || !parts[0].Same(e) {
 							t.Errorf("call %d: %d parts, %v", i, len(parts), err)
