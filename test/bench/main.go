@@ -34,10 +34,10 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	rows, err := measure(ctx, *bin, *only)
+	print(os.Stdout, rows)
 	if err != nil {
 		return err
 	}
-	print(os.Stdout, rows)
 	return write(*out, rows)
 }
 
@@ -66,12 +66,12 @@ func measure(ctx context.Context, bin, only string) (rows []row, err error) {
 		}
 		lab, err := newLab(ctx, bin)
 		if err != nil {
-			return nil, err
+			return rows, err
 		}
 		got, err := g.run(ctx, lab)
 		lab.close()
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", g.names, err)
+			return rows, fmt.Errorf("%s: %w", g.names, err)
 		}
 		for _, r := range got {
 			if wanted(r.Name, only) {

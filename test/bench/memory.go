@@ -91,7 +91,7 @@ func registerCrowd(ctx context.Context, l *lab) error {
 func nodeID(addr string) (string, error) {
 	var nodes struct {
 		Nodes []struct {
-			ID string `json:"id"`
+			ID string `json:"node_id"`
 		} `json:"nodes"`
 	}
 	resp, err := http.Get("http://" + addr + "/v1/nodes")
