@@ -4,6 +4,6 @@ package seen
 
 const (
 	million = 1_000_000
-	models  = 20
+	models  = 10
 	workers = 8
 )
