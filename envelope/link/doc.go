@@ -39,6 +39,8 @@
 // apart and never waits for a handler or a call; the writer gathers what waits into one Write. A handler adds one goroutine for
 // each inbound call. One mutex guards the rest, and is never held over a read or a write.
 //
+// What is asked before Run waits for it, as for anything else that is not yet written.
+//
 // # What bounds memory
 //
 // Outgoing, a call holds one envelope, by reference, and Send waits for the one before. Incoming, a call holds at most one

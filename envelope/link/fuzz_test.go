@@ -75,7 +75,8 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-// FuzzLink feeds a link whose handshake was made anything at all, with two of its own calls open.
+// FuzzLink feeds a link whose handshake was made anything at all, with two of its own calls open. Its coverage differs from run to run: use
+// it with -fuzzminimizetime=1x, or all the time goes into minimizing.
 func FuzzLink(f *testing.F) {
 	e := ask(f, 100)
 	answer := append(appendLength(nil, e.BinarySize()), e.AppendBinary(nil)...)
