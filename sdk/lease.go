@@ -70,6 +70,29 @@ type pulse struct {
 	Outcomes     []outcome `json:"outcomes,omitempty"`
 }
 
+// readyPause is the time between two questions whether the node has found the agent ready, at first; doubled each time, up to a second.
+const readyPause = 10 * time.Millisecond
+
+// Ready starts the agent if it is not running yet, and returns when its node has found it ready: from then on it gets calls.
+//
+// Errors: those of Run; Unreachable if ctx ended first.
+func (a *Agent) Ready(ctx context.Context) error {
+	for pause := readyPause; ; pause = min(2*pause, time.Second) {
+		s, err := a.attached(ctx)
+		if err != nil {
+			return err
+		}
+		var said registration
+		err = s.say(ctx, envelope.Heartbeat, &pulse{Load: a.load(), Capabilities: a.offered()}, &said)
+		if err == nil && said.State == string(envelope.Available) {
+			return nil
+		}
+		if !sleep(ctx, pause) {
+			return ended(ctx, envelope.Errorf(envelope.Unreachable, envelope.StepRegister, "node %s has not found %s ready in time; it is %s", s.home.url, a.id, said.State))
+		}
+	}
+}
+
 // heartbeat reports load, what is on offer now, and how direct calls went. A node that has forgotten the agent hears its registration again.
 func (s *session) heartbeat(ctx context.Context) error {
 	outcomes, lost := s.agent.outcomes.take()

@@ -28,8 +28,8 @@ func (a *Agent) post(ctx context.Context, q *question, c *Candidate) error {
 	if err != nil {
 		return err
 	}
-	var begun atomic.Bool // something of the request may have left
-	trace := &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { begun.Store(true) }}
+	var connected atomic.Bool // from then on something of the request may leave
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), http.MethodPost, c.Endpoint.URL, bytes.NewReader(doc))
 	if err != nil {
 		return envelope.Errorf(envelope.Unreachable, envelope.StepDeliver, "%s: %v", c.Agent, err)
@@ -37,7 +37,7 @@ func (a *Agent) post(ctx context.Context, q *question, c *Candidate) error {
 	req.Header.Set("Content-Type", jsonType)
 	req.Header.Set(timeoutHeader, strconv.FormatInt(max(time.Until(q.deadline).Milliseconds(), 1), 10))
 	resp, err := a.http.Do(req)
-	if err != nil && !begun.Load() {
+	if err != nil && !connected.Load() {
 		return envelope.Errorf(envelope.Unreachable, envelope.StepDeliver, "%s: %v", c.Agent, err)
 	}
 	if err != nil {

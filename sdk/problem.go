@@ -21,7 +21,7 @@ type problem struct {
 	Step       envelope.Step    `json:"step,omitzero"`
 	Hint       string           `json:"hint,omitzero"`
 	TraceID    string           `json:"trace_id,omitzero"`
-	RetryAfter time.Duration    `json:"retry_after_ms,omitzero,format:milli"`
+	RetryAfter int64            `json:"retry_after_ms,omitzero"`
 	Places     []envelope.Place `json:"places,omitempty"`
 }
 
@@ -31,7 +31,8 @@ func decodeProblem(b []byte) (*envelope.Error, bool) {
 		return nil, false
 	}
 	return &envelope.Error{
-		Code: p.Code, Step: p.Step, Text: p.Detail, Hint: p.Hint, TraceID: p.TraceID, RetryAfter: p.RetryAfter, Places: p.Places,
+		Code: p.Code, Step: p.Step, Text: p.Detail, Hint: p.Hint, TraceID: p.TraceID, Places: p.Places,
+		RetryAfter: time.Duration(min(max(p.RetryAfter, 0), envelope.MaxTTL*1000)) * time.Millisecond,
 	}, true
 }
 
@@ -44,7 +45,7 @@ func writeProblem(w http.ResponseWriter, err error) {
 	}
 	b, err := json.Marshal(&problem{
 		Type: "urn:agent-reach:error:" + string(e.Code), Title: e.Code.Title(), Status: status, Detail: e.Text,
-		Code: e.Code, Step: e.Step, Hint: e.Hint, TraceID: e.TraceID, RetryAfter: e.RetryAfter, Places: e.Places,
+		Code: e.Code, Step: e.Step, Hint: e.Hint, TraceID: e.TraceID, RetryAfter: e.RetryAfter.Milliseconds(), Places: e.Places,
 	}, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		panic(err) // strings and numbers only

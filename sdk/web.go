@@ -24,10 +24,15 @@ const timeoutHeader = "Agent-Reach-Timeout-Ms"
 const (
 	maxConnsPerAgent = 64
 	maxProblem       = 64 << 10 // bytes of a problem document
+	// idleTimeout is shorter than the time after which usual servers close an idle connection: a request written into a connection that its server is
+	// just closing may or may not have run.
+	idleTimeout = 1500 * time.Millisecond
 )
 
 // newHTTPClient makes the client for nodes and for direct calls. It follows no redirect: what is meant for one address goes to no other.
 func newHTTPClient() *http.Client {
+	only1 := new(http.Protocols)
+	only1.SetHTTP1(true)
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
@@ -38,7 +43,8 @@ func newHTTPClient() *http.Client {
 			MaxIdleConnsPerHost:    maxConnsPerAgent,
 			MaxConnsPerHost:        maxConnsPerAgent,
 			MaxResponseHeaderBytes: 64 << 10,
-			IdleConnTimeout:        30 * time.Second,
+			IdleConnTimeout:        idleTimeout,
+			Protocols:              only1,
 			DisableCompression:     true,
 		},
 	}
