@@ -216,7 +216,7 @@ func TestDrain(t *testing.T) {
 func TestManyLeases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNode(t, nil)
-		const count = 200
+		const count = 60
 		for i := range count {
 			a := newAgent(n, "caller-"+string(rune('a'+i%26))+strings.Repeat("x", i/26))
 			a.mustRegister("")

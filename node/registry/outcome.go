@@ -3,6 +3,7 @@ package registry
 import (
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/agent-reach/agent-reach/envelope"
@@ -39,7 +40,7 @@ func (r *Registry) learn(caller string, outcomes []told) {
 }
 
 func (r *Registry) learnOne(caller string, o *told) error {
-	t, err := envelope.OpenTicket(o.Ticket, r.Key.Public(), time.Now().Add(-lateOutcome))
+	t, err := r.openLate(o.Ticket, time.Now())
 	if err != nil {
 		return err
 	}
@@ -62,6 +63,22 @@ func (r *Registry) learnOne(caller string, o *told) error {
 	r.Paths.Outcome(r.Node, t.Agent, o.OK, latency, time.Now())
 	r.Outcome(t.Agent, !o.OK)
 	return nil
+}
+
+// openLate opens a ticket of this node as of its own end, if that is at most lateOutcome ago.
+func (r *Registry) openLate(doc jsontext.Value, now time.Time) (envelope.Ticket, error) {
+	var claim struct {
+		Body struct {
+			Expires envelope.Timestamp `json:"expires_utc"`
+		} `json:"body"`
+	}
+	if err := json.Unmarshal(doc, &claim); err != nil {
+		return envelope.Ticket{}, envelope.Errorf(envelope.Malformed, envelope.StepTicket, "ticket: %v", err)
+	}
+	if ends := claim.Body.Expires.Time; ends.Before(now) && !ends.Before(now.Add(-lateOutcome)) {
+		now = ends
+	}
+	return envelope.OpenTicket(doc, r.Key.Public(), now)
 }
 
 // blames reports whether a direct call that ended with this code speaks against the agent, and not against its caller or the agent's load.

@@ -3,6 +3,8 @@ package httpagent
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -61,10 +63,15 @@ func New(cfg Config) (*Agent, error) {
 
 // Call hands m over and passes the parts of the answer to sink.
 func (a *Agent) Call(ctx context.Context, m *reach.Message, sink reach.Sink) error {
+	call := a.callSealed
 	if a.keyless() {
-		return a.callBare(ctx, m, sink)
+		call = a.callBare
 	}
-	return a.callSealed(ctx, m, sink)
+	err := call(ctx, m, sink)
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("%w (%w)", err, context.Canceled)
+	}
+	return err
 }
 
 // Probe asks whether the agent is ready. It returns nil if it is, Overloaded if that cannot be told now because calls use every

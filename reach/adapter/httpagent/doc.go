@@ -21,4 +21,6 @@
 //	Malformed     the answer is no answer (step answer), or the payload cannot stand in a JSON document
 //	UnknownAgent  no key is known of the caller, so that no ticket can be made
 //	what else an agent's problem document says
+//
+// When the caller gave up, the error is context.Canceled as well: it says nothing of the agent.
 package httpagent

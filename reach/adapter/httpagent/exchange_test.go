@@ -79,6 +79,32 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
+// Who gives up is told whether it may have run, and the error says that it was not the agent's doing.
+func TestCallerGivesUp(t *testing.T) {
+	arrived := make(chan struct{}, 1)
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		arrived <- struct{}{}
+		<-r.Context().Done()
+	})
+	a := newTestAgent(t, s.URL, keyless)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { _, err := callWithin(ctx, a, ask(t, "{}", nil)); ended <- err }()
+	<-arrived
+	cancel()
+	err := <-ended
+	wantError(t, err, envelope.Timeout, "the caller gave up")
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	_, err = callWithin(ctx, a, ask(t, "{}", nil))
+	wantError(t, err, envelope.Unreachable, "the caller gave up")
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+}
+
 // drip reads a request and sends s, a byte at a time.
 func drip(c net.Conn, s string, quit <-chan struct{}) {
 	if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {

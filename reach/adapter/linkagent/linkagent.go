@@ -6,11 +6,13 @@
 // # Errors
 //
 // Those of link.Link.Call: Unreachable where the message was certainly not handed over, Timeout where it may have run, and what the
-// agent itself says.
+// agent itself says. When the caller gave up, the error is context.Canceled as well: it says nothing of the agent.
 package linkagent
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/agent-reach/agent-reach/envelope/link"
 	"github.com/agent-reach/agent-reach/reach"
@@ -25,12 +27,16 @@ func New(l *link.Link) *Agent { return &Agent{l} }
 // Call hands m over and passes the parts of the answer to sink.
 func (a *Agent) Call(ctx context.Context, m *reach.Message, sink reach.Sink) error {
 	deadline, _ := ctx.Deadline()
-	return a.link.Call(ctx, m.Envelope, link.Hop{
+	err := a.link.Call(ctx, m.Envelope, link.Hop{
 		Deadline: deadline,
 		HopsLeft: m.HopsLeft,
 		Priority: m.Header.Priority,
 		Attempts: m.Attempts,
 	}, sink)
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("%w (%w)", err, context.Canceled)
+	}
+	return err
 }
 
 // Probe asks the agent's end of the link for a sign of life.
