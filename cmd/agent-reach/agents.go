@@ -36,12 +36,14 @@ type agentView struct {
 }
 
 type capabilityView struct {
-	Name        string          `json:"name"`
-	Version     string          `json:"version"`
-	Available   bool            `json:"available"`
-	Description string          `json:"description"`
-	Tags        []string        `json:"tags"`
-	Effect      envelope.Effect `json:"effect"`
+	Name         string          `json:"name"`
+	Version      string          `json:"version"`
+	Available    bool            `json:"available"`
+	Description  string          `json:"description"`
+	Tags         []string        `json:"tags"`
+	Effect       envelope.Effect `json:"effect"`
+	InputSchema  jsontext.Value  `json:"input_schema"`
+	OutputSchema jsontext.Value  `json:"output_schema"`
 }
 
 func (p *program) agentsCommand() *cobra.Command {
@@ -163,19 +165,29 @@ func (p *program) showAgent(ctx context.Context, c *client, id string) error {
 	if err := table(p.out, a.facts()); err != nil {
 		return err
 	}
-	rows := [][]string{{"CAPABILITY", "VERSION", "AVAILABLE", "EFFECT", "DESCRIPTION"}}
-	for _, c := range a.Capabilities {
-		rows = append(rows, []string{plain(c.Name), plain(c.Version), yesNo(c.Available), plain(cmp.Or(string(c.Effect), string(envelope.Unsafe))), cell(c.Description, 100)})
+	for i := range a.Capabilities {
+		fmt.Fprintln(p.out)
+		if err := table(p.out, a.Capabilities[i].facts()); err != nil {
+			return err
+		}
 	}
-	if len(rows) == 1 {
-		return nil
-	}
-	fmt.Fprintln(p.out)
-	return table(p.out, rows)
+	return nil
+}
+
+func (c *capabilityView) facts() [][]string {
+	return present([][]string{
+		{"capability", plain(c.Name) + " " + plain(c.Version)},
+		{"available", yesNo(c.Available)},
+		{"effect", plain(cmp.Or(string(c.Effect), string(envelope.Unsafe)))},
+		{"description", cell(c.Description, 400)},
+		{"tags", cell(strings.Join(c.Tags, ", "), 400)},
+		{"input", plain(string(c.InputSchema))},
+		{"output", plain(string(c.OutputSchema))},
+	})
 }
 
 func (a *agentView) facts() [][]string {
-	facts := [][]string{
+	return present([][]string{
 		{"agent", plain(a.AgentID)},
 		{"name", cell(a.DisplayName, 120)},
 		{"state", cell(string(a.State), 40) + " since " + a.Since.Local().Format("2006-01-02 15:04:05")},
@@ -187,7 +199,11 @@ func (a *agentView) facts() [][]string {
 		{"vouched by", plain(a.VouchedBy)},
 		{"load", fmt.Sprintf("%d running of %d, %d waiting", a.Load.Running, a.MaxConcurrent, a.Load.Waiting)},
 		{"heartbeat", fmt.Sprintf("every %d s", a.HeartbeatSec)},
-	}
+	})
+}
+
+// present leaves out the facts without a value.
+func present(facts [][]string) [][]string {
 	kept := facts[:0]
 	for _, fact := range facts {
 		if fact[1] != "" {

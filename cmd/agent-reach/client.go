@@ -137,7 +137,9 @@ func (c *client) identify(ctx context.Context) error {
 	var said struct {
 		Nodes []nodeIdentity `json:"nodes"`
 	}
-	if err := c.get(ctx, "/v1/nodes", nil, &said); err != nil {
+	if err := c.get(ctx, "/v1/nodes", nil, &said); errors.Is(err, envelope.Malformed) {
+		return noNode("%s does not answer as a node: %s", c.base, envelope.AsError(err).Text)
+	} else if err != nil {
 		return err
 	}
 	if len(said.Nodes) == 0 || said.Nodes[0].ID != said.Nodes[0].Key.Fingerprint() {
@@ -152,7 +154,7 @@ func (c *client) get(ctx context.Context, path string, query url.Values, into an
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, max(c.timeout, dialTime))
 	defer cancel()
 	resp, err := c.send(ctx, http.MethodGet, path, nil)
 	if err != nil {

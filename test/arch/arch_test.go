@@ -61,7 +61,7 @@ func TestTheRulesBite(t *testing.T) {
 		{"sdk", module + "/reach", true},
 		{"cmd/agent-reach", module + "/sdk", false},
 		{"cmd/agent-reach", module + "/reach", true},
-		{"reach/schema", "encoding/json", true},
+		{"reach", "encoding/json", true},
 		{"test/scenario", module + "/node", false},
 		{"helpers", "fmt", true},
 	} {
