@@ -122,13 +122,13 @@ type Place struct {
 // Error is every failure that Agent-Reach reports, in process and on the wire. Text says what is wrong and where; Hint
 // says what to do next.
 type Error struct {
-	Code       Code          `json:"code"`
-	Step       Step          `json:"step,omitzero"`
-	Text       string        `json:"text,omitzero"`
-	Hint       string        `json:"hint,omitzero"`
-	TraceID    string        `json:"trace_id,omitzero"`
-	RetryAfter time.Duration `json:"retry_after_ms,omitzero,format:milli"`
-	Places     []Place       `json:"places,omitempty"`
+	Code       Code
+	Step       Step
+	Text       string
+	Hint       string
+	TraceID    string
+	RetryAfter time.Duration
+	Places     []Place
 
 	cause error // for errors.Is in this process; never sent
 }

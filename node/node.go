@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"github.com/agent-reach/agent-reach/envelope"
 	"github.com/agent-reach/agent-reach/envelope/seen"
@@ -44,7 +45,7 @@ type Node struct {
 // New reads the node's files (its key, made on the first start; the key store; the permission table) and joins the parts. Nothing
 // runs yet and no port is open.
 func New(cfg Config, version string, log *slog.Logger) (*Node, error) {
-	n := &Node{cfg: cfg, log: log, directory: gossip.NewDirectory(), schemas: schema.NewStore(), seen: seen.New(seen.Config{})}
+	n := &Node{cfg: cfg, log: log, directory: gossip.NewDirectory(), schemas: schema.NewStore()}
 	for _, open := range []func() error{n.openKey, n.openStore, n.openPermissions} {
 		if err := open(); err != nil {
 			return nil, err
@@ -64,10 +65,20 @@ func (n *Node) openKey() (err error) {
 		return err
 	}
 	n.id = n.key.Public().Fingerprint()
+	n.seen = seen.New(seen.Config{Since: forgottenUntil(created, time.Now())})
 	if created {
 		n.log.Info("node key made", "file", n.cfg.Node.PrivateKeyPath, "node", n.id)
 	}
 	return nil
+}
+
+// forgottenUntil is the moment before which messages may have been accepted by an earlier process of this node, whose memory is gone: they are
+// refused, so that a restart never lets a message run twice. A node whose key was made just now has no past.
+func forgottenUntil(created bool, now time.Time) time.Time {
+	if created {
+		return time.Time{}
+	}
+	return now
 }
 
 func (n *Node) openStore() (err error) {
