@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/agent-reach/agent-reach/envelope"
@@ -30,11 +31,55 @@ func (s *Server) broadcast(ctx context.Context, m *reach.Message, sink reach.Sin
 	if err != nil {
 		return err
 	}
-	reply, err := s.reply(m, s.gather(asked))
+	payload, err := s.gather(asked).encode()
+	if err != nil {
+		return err
+	}
+	reply, err := s.replyBytes(m, payload)
 	if err != nil {
 		return err
 	}
 	return sink(reply)
+}
+
+// encode writes the reply so that the documents in it keep every byte: json.Marshal would take out white space, which is sealed too.
+func (b *broadcastReply) encode() (out []byte, err error) {
+	out = append(out, `{"outcomes":[`...)
+	for i, o := range b.Outcomes {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		if out, err = o.appendTo(out); err != nil {
+			return nil, err
+		}
+	}
+	return append(out, "]}"...), nil
+}
+
+func (o outcome) appendTo(dst []byte) ([]byte, error) {
+	one, several := o.Response, o.Responses
+	o.Response, o.Responses = nil, nil
+	b, err := json.Marshal(&o, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return nil, err
+	}
+	dst = append(dst, b[:len(b)-1]...) // without its closing brace
+	if one != nil {
+		dst = append(dst, `,"response":`...)
+		dst = append(dst, one...)
+	}
+	for i, doc := range several {
+		if i == 0 {
+			dst = append(dst, `,"responses":[`...)
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, doc...)
+	}
+	if len(several) > 0 {
+		dst = append(dst, ']')
+	}
+	return append(dst, '}'), nil
 }
 
 // gather makes one payload of all outcomes. Answers that would make it larger than a payload may be are replaced by an error.

@@ -102,11 +102,15 @@ func (s *Server) reply(m *reach.Message, payload any) (*envelope.Envelope, error
 	if err != nil {
 		return nil, err
 	}
+	return s.replyBytes(m, b)
+}
+
+func (s *Server) replyBytes(m *reach.Message, payload []byte) (*envelope.Envelope, error) {
 	e, err := envelope.New(envelope.Header{
 		MsgID: rand.Text(), TraceID: m.Header.TraceID, MsgType: envelope.Response,
 		SourceAgent: s.cfg.NodeID, TargetAgent: m.Header.SourceAgent, TargetCapability: m.Header.TargetCapability,
 		InReplyTo: m.Header.MsgID, Status: envelope.StatusOK, Timestamp: envelope.Timestamp{Time: time.Now().UTC()},
-	}, b)
+	}, payload)
 	if err != nil {
 		return nil, err
 	}
