@@ -43,7 +43,7 @@ func (r *Registry) standing(e *entry) standing {
 func (r *Registry) answer(m *reach.Message, payload any) (*envelope.Envelope, error) {
 	b, err := json.Marshal(payload)
 	if err != nil {
-		return nil, envelope.Errorf(envelope.Internal, envelope.StepRegister, "answer: %v", err)
+		return nil, refuse(envelope.Internal, "answer: %v", err)
 	}
 	e, err := envelope.New(envelope.Header{
 		MsgID: rand.Text(), TraceID: m.Header.TraceID, MsgType: envelope.Response, InReplyTo: m.Header.MsgID,
@@ -55,4 +55,9 @@ func (r *Registry) answer(m *reach.Message, payload any) (*envelope.Envelope, er
 	}
 	envelope.Sign(r.Key, e)
 	return e, nil
+}
+
+// refuse is an error of what agents and operators tell a node.
+func refuse(code envelope.Code, format string, args ...any) *envelope.Error {
+	return envelope.Errorf(code, envelope.StepRegister, format, args...)
 }

@@ -40,7 +40,7 @@ func (r *Registry) fromOperator(m *reach.Message) error {
 		return err
 	}
 	if m.Header.SourceAgent != r.Node {
-		return envelope.Errorf(envelope.Forbidden, envelope.StepRegister, "only the operator attaches agents: the source must be node %s, not %s", r.Node, m.Header.SourceAgent).
+		return refuse(envelope.Forbidden, "only the operator attaches agents: the source must be node %s, not %s", r.Node, m.Header.SourceAgent).
 			WithHint("agent-reach attach FILE, on the node's machine, seals with the node's key")
 	}
 	return r.Admission.AdmitAs(m, r.Key.Public(), time.Now())
@@ -49,11 +49,11 @@ func (r *Registry) fromOperator(m *reach.Message) error {
 func (r *Registry) checkAttached(d *envelope.Descriptor) error {
 	switch {
 	case r.cfg.AttachedDir == "":
-		return envelope.Errorf(envelope.Unsupported, envelope.StepRegister, "this node has no folder for attached agents")
+		return refuse(envelope.Unsupported, "this node has no folder for attached agents")
 	case !d.PublicKey.IsZero():
-		return envelope.Errorf(envelope.Malformed, envelope.StepRegister, "%s has a public_key; an agent with a key of its own registers itself", d.AgentID)
+		return refuse(envelope.Malformed, "%s has a public_key; an agent with a key of its own registers itself", d.AgentID)
 	case d.Endpoint.Type != envelope.HTTPEndpoint:
-		return envelope.Errorf(envelope.Unsupported, envelope.StepRegister, "endpoint type of %s is %q; only http agents can be attached", d.AgentID, d.Endpoint.Type)
+		return refuse(envelope.Unsupported, "endpoint type of %s is %q; only http agents can be attached", d.AgentID, d.Endpoint.Type)
 	}
 	return r.checkDescriptor(d)
 }
@@ -85,7 +85,7 @@ func (r *Registry) keep(m *reach.Message, g *registration) (*entry, error) {
 	file := r.file(g.descriptor.AgentID, ".json")
 	before, readErr := os.ReadFile(file)
 	if err := envelope.WriteFile(file, m.Payload); err != nil {
-		return nil, envelope.Errorf(envelope.Internal, envelope.StepRegister, "the attached agent could not be kept: %v; nothing was attached", err)
+		return nil, refuse(envelope.Internal, "the attached agent could not be kept: %v; nothing was attached", err)
 	}
 	e, err := r.install(g, arrival{key: g.descriptor.PublicKey, said: m.Header.Timestamp.Time, attached: true})
 	switch {
@@ -124,7 +124,7 @@ func (r *Registry) free(id string) error {
 }
 
 func taken(id string, key envelope.PublicKey) error {
-	return envelope.Errorf(envelope.Conflict, envelope.StepRegister, "%s is held by an agent whose key has the fingerprint %s; nothing was attached", id, key.Fingerprint()).
+	return refuse(envelope.Conflict, "%s is held by an agent whose key has the fingerprint %s; nothing was attached", id, key.Fingerprint()).
 		WithHint("choose another agent_id")
 }
 
@@ -140,7 +140,7 @@ func (r *Registry) detach(m *reach.Message) (*envelope.Envelope, error) {
 	id := m.Header.TargetAgent
 	e, ok := r.entries.Load(id)
 	if !ok || !r.byOperator(e) {
-		return nil, envelope.Errorf(envelope.UnknownAgent, envelope.StepRegister, "no agent %q was attached by the operator", id).
+		return nil, refuse(envelope.UnknownAgent, "no agent %q was attached by the operator", id).
 			WithHint("target_agent names it; an agent with a key unregisters itself")
 	}
 	if err := r.Admission.Accept(m, time.Now()); err != nil {
@@ -149,7 +149,7 @@ func (r *Registry) detach(m *reach.Message) (*envelope.Envelope, error) {
 	for _, ending := range []string{".json", ".pem"} { // without the first, the second is never read
 		if err := os.Remove(r.file(id, ending)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			r.Admission.Forget(m)
-			return nil, envelope.Errorf(envelope.Internal, envelope.StepRegister, "the file of %s could not be removed: %v", id, err)
+			return nil, refuse(envelope.Internal, "the file of %s could not be removed: %v", id, err)
 		}
 	}
 	return r.answer(m, &left{r.drain(e)})

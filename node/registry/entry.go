@@ -105,6 +105,8 @@ func (r *Registry) seat(e *entry, g *registration, s envelope.State, reason stri
 	e.current, e.next, e.grace = g, nil, time.Time{}
 	if g.agent != nil {
 		r.Home.Attach(e.id, reach.Seat{Agent: g.agent, Key: e.key, Limit: g.descriptor.MaxConcurrentRequests, MaxQueue: r.cfg.QueuePerAgent})
+	} else {
+		r.Home.Detach(e.id)
 	}
 	if e.state != s || e.reason != reason {
 		r.setState(e, s, reason)

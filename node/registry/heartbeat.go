@@ -29,7 +29,7 @@ func (r *Registry) Heartbeat(_ context.Context, m *reach.Message, _ Via) (*envel
 	var b beat
 	if len(m.Payload) > 0 {
 		if err := json.Unmarshal(m.Payload, &b, json.RejectUnknownMembers(true)); err != nil {
-			return nil, envelope.Errorf(envelope.Malformed, envelope.StepRegister, "heartbeat: %s", strings.TrimPrefix(err.Error(), "json: "))
+			return nil, refuse(envelope.Malformed, "heartbeat: %s", strings.TrimPrefix(err.Error(), "json: "))
 		}
 	}
 	if err := b.check(); err != nil {
@@ -47,10 +47,10 @@ const maxOutcomes = 1000
 
 func (b *beat) check() error {
 	if load := b.CurrentLoad; load != nil && !(*load >= 0 && *load <= 1e9) {
-		return envelope.Errorf(envelope.Malformed, envelope.StepRegister, "current_load is %v; it is a number of requests, 0 or more", *load)
+		return refuse(envelope.Malformed, "current_load is %v; it is a number of requests, 0 or more", *load)
 	}
 	if len(b.Outcomes) > maxOutcomes {
-		return envelope.Errorf(envelope.TooLarge, envelope.StepRegister, "%d outcomes; the limit is %d a heartbeat", len(b.Outcomes), maxOutcomes)
+		return refuse(envelope.TooLarge, "%d outcomes; the limit is %d a heartbeat", len(b.Outcomes), maxOutcomes)
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func (r *Registry) admitKnown(m *reach.Message) (*entry, error) {
 }
 
 func (r *Registry) stranger(id, what string) error {
-	return envelope.Errorf(envelope.UnknownAgent, envelope.StepRegister, "%s %s", id, what).WithHint("register again")
+	return refuse(envelope.UnknownAgent, "%s %s", id, what).WithHint("register again")
 }
 
 // renew accepts the heartbeat and applies it, whole or not at all.
@@ -100,11 +100,20 @@ func (r *Registry) renew(e *entry, m *reach.Message, b *beat) error {
 		r.apply(e, offers, b)
 	}
 	if e.state == envelope.Unavailable {
-		r.setState(e, envelope.Pending, "is back after silence, has not answered a probe yet")
-		r.wantProbe(e)
+		r.welcome(e)
 	}
 	r.lease(e)
 	return nil
+}
+
+// welcome takes back an agent that had been silent. The caller holds mu.
+func (r *Registry) welcome(e *entry) {
+	if e.current.agent == nil { // it only calls
+		r.setState(e, envelope.Available, "")
+		return
+	}
+	r.setState(e, envelope.Pending, "is back after silence, has not answered a probe yet")
+	r.wantProbe(e)
 }
 
 func (r *Registry) apply(e *entry, offers []envelope.Offer, b *beat) {
@@ -127,7 +136,7 @@ func (r *Registry) report(e *entry, load float64, limit int) {
 func (e *entry) switched(names *[]string) ([]envelope.Offer, error) {
 	if names != nil {
 		if unknown := e.unknown(*names); len(unknown) > 0 {
-			return nil, envelope.Errorf(envelope.Malformed, envelope.StepRegister, "heartbeat names capabilities that %s did not register: %s", e.id, strings.Join(unknown, ", ")).
+			return nil, refuse(envelope.Malformed, "heartbeat names capabilities that %s did not register: %s", e.id, strings.Join(unknown, ", ")).
 				WithHint("register again to offer more; leave capabilities out when all are available")
 		}
 	}

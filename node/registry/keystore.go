@@ -148,7 +148,7 @@ func heldBy(agent string, known, key envelope.PublicKey) error {
 	if known == key {
 		return nil
 	}
-	return envelope.Errorf(envelope.Conflict, envelope.StepRegister, "%s is held by the key with fingerprint %s, and this one has %s; nothing was changed",
+	return refuse(envelope.Conflict, "%s is held by the key with fingerprint %s, and this one has %s; nothing was changed",
 		agent, known.Fingerprint(), key.Fingerprint()).
 		WithHint("choose another agent_id; if the key was changed on purpose, the administrator removes the old one from the public key store")
 }
@@ -191,11 +191,11 @@ func (s *KeyStore) add(pins map[string]envelope.PublicKey) error {
 	}
 	keys := t.Commit()
 	if keys.Len() > MaxPins {
-		return envelope.Errorf(envelope.Overloaded, envelope.StepRegister, "the public key store %s holds %d keys, its limit", s.path, s.Len()).
+		return refuse(envelope.Overloaded, "the public key store %s holds %d keys, its limit", s.path, s.Len()).
 			WithHint("the administrator removes the keys of agents that are gone")
 	}
 	if err := envelope.WriteFile(s.path, formatKeys(keys)); err != nil {
-		return envelope.Errorf(envelope.Internal, envelope.StepRegister, "the key could not be written to the public key store: %v; nothing was registered", err).
+		return refuse(envelope.Internal, "the key could not be written to the public key store: %v; nothing was registered", err).
 			WithHint("the node must be able to write %s; with auth.enrollment: keystore it only reads it", s.path)
 	}
 	s.keys.Store(keys)

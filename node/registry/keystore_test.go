@@ -27,7 +27,7 @@ func TestPinsAreOnDisk(t *testing.T) {
 	want := map[string]envelope.PublicKey{}
 	var mu sync.Mutex
 	var pinning sync.WaitGroup
-	for i := range 500 {
+	for i := range 200 {
 		pinning.Go(func() {
 			id, key := fmt.Sprintf("agent-%d", i), envelope.GenerateKey().Public()
 			if err := s.Pin(id, key); err != nil {

@@ -70,6 +70,29 @@ func TestSilence(t *testing.T) {
 	})
 }
 
+// An agent that only calls over HTTP has nothing that could answer a probe: its heartbeat alone brings it back.
+func TestSilentCaller(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNode(t, nil)
+		a := newCaller(n)
+		time.Sleep(100 * time.Second)
+		n.wantState("orders", envelope.Unavailable)
+		if s, err := a.heartbeat(`{}`); err != nil || s.State != envelope.Available {
+			t.Fatal(s, err)
+		}
+		a.mustOpen().mustRegister("", "orders.list")
+		if _, err := a.call(t.Context(), "orders.list", "{}"); err != nil {
+			t.Fatal(err)
+		}
+		a.link = nil
+		a.mustRegister("") // offers nothing any more, and cannot be called
+		n.wantState("orders", envelope.Available)
+		if err := n.Home.Deliver(t.Context(), "orders", a.says(envelope.Request, "{}", func(h *envelope.Header) { h.TargetAgent = "orders" }), nil); err == nil {
+			t.Fatal("it is still called over its old link")
+		}
+	})
+}
+
 func newCaller(n *node) *agent {
 	n.t.Helper()
 	a := newAgent(n, "orders")

@@ -108,17 +108,16 @@ func (r *Registry) probed(e *entry, g *registration, err error) {
 // judge draws the conclusion from a probe of the entry's current registration. The caller holds mu.
 func (r *Registry) judge(e *entry, err error) {
 	now := time.Now()
-	if errors.Is(err, envelope.Overloaded) { // busy with calls, which will show
+	switch {
+	case e.state == envelope.Draining, e.state == envelope.Unavailable && !e.attached: // a silent agent speaks first
+	case errors.Is(err, envelope.Overloaded): // busy with calls, which will show
 		e.probeAt = now.Add(suspectRetry)
 		if e.attached {
 			e.heard = now
 		}
-		return
-	}
-	switch {
 	case err != nil:
 		r.failedProbe(e, err, now)
-	case e.state != envelope.Draining:
+	default:
 		r.answeredProbe(e, now)
 	}
 }
@@ -135,18 +134,12 @@ func (r *Registry) answeredProbe(e *entry, now time.Time) {
 }
 
 func (r *Registry) failedProbe(e *entry, err error, now time.Time) {
-	reason := "the probe failed: " + why(err)
-	switch e.state {
-	case envelope.Draining:
-		return
-	case envelope.Unavailable:
-		if !e.attached {
-			return
-		}
-	case envelope.Available:
-		r.setState(e, envelope.Suspect, reason)
-	default:
-		r.setState(e, e.state, reason)
+	state := e.state
+	if state == envelope.Available {
+		state = envelope.Suspect
+	}
+	if state != envelope.Unavailable { // which says since when
+		r.setState(e, state, "the probe failed: "+why(err))
 	}
 	e.probeAt = now.Add(e.wait())
 }

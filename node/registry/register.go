@@ -59,9 +59,9 @@ func (r *Registry) declared(m *reach.Message) (*envelope.Descriptor, error) {
 	}
 	switch {
 	case d.AgentID != m.Header.SourceAgent:
-		return nil, envelope.Errorf(envelope.Malformed, envelope.StepRegister, "source_agent is %s, but the descriptor is of %s; an agent registers itself only", m.Header.SourceAgent, d.AgentID)
+		return nil, refuse(envelope.Malformed, "source_agent is %s, but the descriptor is of %s; an agent registers itself only", m.Header.SourceAgent, d.AgentID)
 	case d.PublicKey.IsZero():
-		return nil, envelope.Errorf(envelope.Malformed, envelope.StepRegister, "the descriptor of %s has no public_key", d.AgentID).
+		return nil, refuse(envelope.Malformed, "the descriptor of %s has no public_key", d.AgentID).
 			WithHint("an HTTP agent without a key is attached by the operator: agent-reach attach FILE")
 	}
 	return d, r.checkDescriptor(d)
@@ -70,7 +70,7 @@ func (r *Registry) declared(m *reach.Message) (*envelope.Descriptor, error) {
 // toUs checks that the message was meant for this node: one that was replayed from another must not work here.
 func (r *Registry) toUs(m *reach.Message) error {
 	if m.Header.ToNode != r.Node {
-		return envelope.Errorf(envelope.Forbidden, envelope.StepRegister, "this %s is for node %s, and this is node %s", m.Header.MsgType, m.Header.ToNode, r.Node)
+		return refuse(envelope.Forbidden, "this %s is for node %s, and this is node %s", m.Header.MsgType, m.Header.ToNode, r.Node)
 	}
 	return nil
 }
@@ -78,11 +78,11 @@ func (r *Registry) toUs(m *reach.Message) error {
 // checkDescriptor checks what depends on this node's settings.
 func (r *Registry) checkDescriptor(d *envelope.Descriptor) error {
 	if d.AgentID == r.Node {
-		return envelope.Errorf(envelope.Conflict, envelope.StepRegister, "%s is the id of this node", d.AgentID)
+		return refuse(envelope.Conflict, "%s is the id of this node", d.AgentID)
 	}
 	if d.HeartbeatInterval() > r.cfg.HeartbeatTimeout/2 {
 		timeout := r.cfg.HeartbeatTimeout.Seconds()
-		return envelope.Errorf(envelope.Malformed, envelope.StepRegister, "heartbeat_timeout_sec %.0f is under 2 × heartbeat_interval_sec %d = %d; one lost heartbeat would make %s unavailable",
+		return refuse(envelope.Malformed, "heartbeat_timeout_sec %.0f is under 2 × heartbeat_interval_sec %d = %d; one lost heartbeat would make %s unavailable",
 			timeout, d.HeartbeatIntervalSec, 2*d.HeartbeatIntervalSec, d.AgentID).
 			WithHint("raise registry.heartbeat_timeout_sec of the node to %d or lower heartbeat_interval_sec of the agent to %.0f", 2*d.HeartbeatIntervalSec, timeout/2)
 	}
@@ -93,7 +93,7 @@ func (r *Registry) checkDescriptor(d *envelope.Descriptor) error {
 }
 
 func (r *Registry) fullHouse() error {
-	return envelope.Errorf(envelope.Overloaded, envelope.StepRegister, "this node has %d agents, as many as it takes", r.cfg.MaxAgents).
+	return refuse(envelope.Overloaded, "this node has %d agents, as many as it takes", r.cfg.MaxAgents).
 		WithHint("attach to another node").WithRetryAfter(r.cfg.CapabilityTTL)
 }
 
@@ -109,7 +109,7 @@ func (r *Registry) admit(m *reach.Message, d *envelope.Descriptor) error {
 // mayHold judges whether key may speak for the agent id: the key in the key store, else the first known.
 func (r *Registry) mayHold(id string, key envelope.PublicKey) error {
 	if id == r.Node {
-		return envelope.Errorf(envelope.Conflict, envelope.StepRegister, "%s is the id of this node", id)
+		return refuse(envelope.Conflict, "%s is the id of this node", id)
 	}
 	if pinned, ok := r.Keys.Key(id); ok {
 		return heldBy(id, pinned, key)
@@ -120,7 +120,7 @@ func (r *Registry) mayHold(id string, key envelope.PublicKey) error {
 		}
 	}
 	if !r.cfg.FirstUse {
-		return envelope.Errorf(envelope.UnknownAgent, envelope.StepRegister, "%s is not in the public key store, and enrolment is keystore", id).
+		return refuse(envelope.UnknownAgent, "%s is not in the public key store, and enrolment is keystore", id).
 			WithHint("the administrator adds its public key %s to %s", key, r.Keys.Path())
 	}
 	return nil
@@ -211,7 +211,7 @@ func (r *Registry) entryFor(id string, a arrival) (*entry, error) {
 	case e.attached != a.attached && e.key != a.key:
 		return nil, heldBy(id, e.key, a.key)
 	case a.said.Before(e.registered):
-		return nil, envelope.Errorf(envelope.Expired, envelope.StepRegister, "this registration of %s was made %s before the last one that was accepted; the later one stays",
+		return nil, refuse(envelope.Expired, "this registration of %s was made %s before the last one that was accepted; the later one stays",
 			id, e.registered.Sub(a.said)).WithHint("register anew, with a new timestamp")
 	}
 	return e, nil

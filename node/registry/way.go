@@ -44,10 +44,10 @@ func (r *Registry) connect(ctx context.Context, g *registration, w way) (err err
 	case l == nil && len(g.descriptor.Capabilities) == 0:
 		return nil // it calls over HTTP, and is never called
 	case l == nil:
-		return envelope.Errorf(envelope.Malformed, envelope.StepRegister, "%s offers capabilities over a link, but registers without one", g.descriptor.AgentID).
+		return refuse(envelope.Malformed, "%s offers capabilities over a link, but registers without one", g.descriptor.AgentID).
 			WithHint(`open a link (GET /v1/link) and register over it, or give an endpoint of type "http" with its url`)
 	case l.Peer().ID != g.descriptor.AgentID || l.Peer().Key != w.key:
-		return envelope.Errorf(envelope.Forbidden, envelope.StepRegister, "%s registers over a link of %s; an agent is reached over its own link only", g.descriptor.AgentID, l.Peer().ID)
+		return refuse(envelope.Forbidden, "%s registers over a link of %s; an agent is reached over its own link only", g.descriptor.AgentID, l.Peer().ID)
 	}
 	g.link, g.agent = l, linkagent.New(l)
 	return nil
