@@ -50,12 +50,23 @@ func (b *builder) graph(root *jsonschema.Schema) (*rule, error) {
 	return r, nil
 }
 
+// finish weighs the rules and drops what is not needed any more.
+func (b *builder) finish(root *rule) error {
+	if err := weigh(root); err != nil {
+		return err
+	}
+	for _, built := range b.order {
+		built.rule.origin = nil
+	}
+	return nil
+}
+
 func (b *builder) rule(s *jsonschema.Schema) (*rule, error) {
 	if r, ok := b.rules[s]; ok {
 		r.shared = true
 		return r, nil
 	}
-	r := &rule{place: placeOf(s.Location), types: everyKind, anchor: s.DynamicAnchor}
+	r := &rule{types: everyKind, anchor: s.DynamicAnchor, origin: &origin{place: placeOf(s.Location)}}
 	b.rules[s] = r
 	b.order = append(b.order, built{s.Location, r})
 	if s.Bool != nil {
@@ -236,7 +247,7 @@ func (k *keywords) arrays() {
 		a := &contains{k.below(s.Contains), deref(s.MinContains, 1), deref(s.MaxContains, -1), s.DraftVersion >= 2020}
 		r.applying(a, setOf(array))
 	}
-	r.rest[array] = k.below(s.UnevaluatedItems)
+	r.restItems = k.below(s.UnevaluatedItems)
 }
 
 // oldItems is items and additionalItems, before 2020-12.
@@ -280,7 +291,7 @@ func (k *keywords) objects() {
 		r.applying(dependent{name, k.inPlace(s.DependentSchemas[name])}, setOf(object))
 	}
 	k.dependencies()
-	r.rest[object] = k.below(s.UnevaluatedProperties)
+	r.restMembers = k.below(s.UnevaluatedProperties)
 }
 
 // dependencies is the keyword that dependentRequired and dependentSchemas took the place of.

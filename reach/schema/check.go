@@ -8,9 +8,9 @@ import (
 	"github.com/agent-reach/agent-reach/envelope"
 )
 
-// Limits of one check. A step is a rule applied to a value, or about as much other work: 10 to 40 ns.
+// Limits of one check. A step is a rule applied to a value, or about as much other work: 10 to 50 ns.
 const (
-	maxSteps        = 40_000_000
+	maxSteps        = 30_000_000
 	maxExplainSteps = maxSteps / 4 // to list the places after the payload was found not to fit
 	maxFrames       = 20_000       // rules applied within one another
 	maxDepth        = 512          // levels of the payload
@@ -34,12 +34,15 @@ type progress struct {
 	left   int // steps
 	frames int
 	over   bool // no steps or frames left: no answer means anything any more
+	deep   bool // it was the frames
 	scope  *scope
 	scopes int32
 	hashes *hasher
 	byName map[int32]map[string]int32 // members of large objects
 
 	loud      bool
+	list      int32 // which list of places is being written; 0 before there is one
+	lists     int32 // how many there were
 	named     int32 // the member whose name is being checked; the value after the last stands for the name
 	places    []envelope.Place
 	more      int // places not listed
@@ -53,7 +56,11 @@ type visit struct {
 	scope int32
 }
 
-type outcome struct{ fits, told bool }
+// outcome is what became of a visit. If it did not fit, told is the list of places to which that was written.
+type outcome struct {
+	fits bool
+	told int32
+}
 
 // check decodes the payload and applies the root rule.
 func (c *checker) check(payload []byte) error {
@@ -70,7 +77,7 @@ func (c *checker) check(payload []byte) error {
 	if c.over {
 		return c.tooMuch()
 	}
-	c.loud, c.left = true, maxExplainSteps
+	c.loud, c.list, c.lists, c.left = true, 1, 1, maxExplainSteps
 	c.eval(c.root, 0, nil)
 	return c.failure()
 }
@@ -83,6 +90,9 @@ func (c *checker) reset() bool {
 	c.in = bytes.Buffer{}
 	c.dec.Reset(&c.in) // lets go of the payload
 	c.t.src = nil
+	if len(c.known) > keptValues {
+		c.known = nil
+	}
 	clear(c.known)
 	c.progress = progress{}
 	return true
@@ -98,7 +108,7 @@ func (c *checker) spend(steps int) bool {
 // eval reports whether the value fits the rule. While loud, it reports every place where it does not.
 func (c *checker) eval(r *rule, v int32, m marks) bool {
 	if c.frames >= maxFrames {
-		c.over = true
+		c.over, c.deep = true, true
 	}
 	if !c.spend(1) {
 		return false
@@ -116,17 +126,20 @@ func (c *checker) remember(r *rule, v int32) bool {
 	if c.scope != nil {
 		key.scope = c.scope.id
 	}
-	if o, ok := c.known[key]; ok && (o.fits || !c.loud || o.told) {
+	if o, ok := c.known[key]; ok && (o.fits || !c.loud || o.told == c.list) {
 		return o.fits
 	}
-	fits := c.run(r, v, nil)
+	o := outcome{fits: c.run(r, v, nil)}
+	if c.loud {
+		o.told = c.list
+	}
 	if len(c.known) < maxRemembered {
 		if c.known == nil {
 			c.known = map[visit]outcome{}
 		}
-		c.known[key] = outcome{fits, c.loud}
+		c.known[key] = o
 	}
-	return fits
+	return o.fits
 }
 
 func (c *checker) run(r *rule, v int32, m marks) bool {
@@ -148,7 +161,7 @@ func (c *checker) run(r *rule, v int32, m marks) bool {
 }
 
 func (c *checker) runKind(r *rule, k kind, v int32, m marks) bool {
-	if r.rest[k] != nil {
+	if r.rest(k) != nil {
 		return c.runMarked(r, v, m)
 	}
 	return c.apply(r, k, v, m)
@@ -157,17 +170,17 @@ func (c *checker) runKind(r *rule, k kind, v int32, m marks) bool {
 // apply tries the keywords for kind k.
 func (c *checker) apply(r *rule, k kind, v int32, m marks) bool {
 	fits := true
-	for _, a := range r.asserts[k] {
-		if !a.holds(c, v) {
+	for _, a := range r.asserts {
+		if a.kinds.has(k) && !a.do.holds(c, v) {
 			if !c.loud {
 				return false
 			}
 			fits = false
-			c.reportWrong(a, v)
+			c.reportWrong(a.do, v)
 		}
 	}
-	for _, a := range r.applicators[k] {
-		if !a.apply(c, v, m) {
+	for _, a := range r.applicators {
+		if a.kinds.has(k) && !a.do.apply(c, v, m) {
 			if !c.loud {
 				return false
 			}
@@ -181,13 +194,13 @@ func (c *checker) apply(r *rule, k kind, v int32, m marks) bool {
 // marked. Once it has been applied, all is marked.
 func (c *checker) runMarked(r *rule, v int32, m marks) bool {
 	k := c.t.values[v].kind
-	own := c.marks(v)
+	rest, own := r.rest(k), c.marks(v)
 	if !c.apply(r, k, v, own) {
 		return false
 	}
 	fits, i := true, 0
 	for child := v + 1; child < c.t.values[v].next && (fits || c.loud); child = c.t.values[child].next {
-		if !own.has(i) && !c.evalRest(r.rest[k], child) {
+		if !own.has(i) && !c.evalRest(rest, child) {
 			fits = false
 		}
 		i++

@@ -131,7 +131,7 @@ func (a *constant) holds(c *checker, v int32) bool {
 
 // holdsOther compares each as far as both are equal, so at most all of a.
 func (a *constant) holdsOther(c *checker, v int32) bool {
-	c.spend(len(a.t.values))
+	c.spend(2 * len(a.t.values))
 	for _, w := range a.others {
 		if equal(&c.t, v, &a.t, w) {
 			return true

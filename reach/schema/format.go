@@ -41,6 +41,6 @@ func (a format) wrong(*checker, int32) string {
 
 // isRegex is the format regex.
 func isRegex(v any) error {
-	_, err := patternSize(translate(v.(string)))
+	_, _, err := patternSize(translate(v.(string)))
 	return err
 }

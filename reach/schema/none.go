@@ -40,11 +40,12 @@ func (c *checker) reportNone(v int32, alternatives []*rule) {
 
 // explain lists why v does not fit r, without reporting it, and whether constants differ.
 func (c *checker) explain(r *rule, v int32) (found []place, constants bool) {
-	places, more, before := c.places, c.more, c.constants
-	c.places, c.more = nil, 0
+	places, more, list, before := c.places, c.more, c.list, c.constants
+	c.lists++
+	c.places, c.more, c.list = nil, 0, c.lists
 	c.eval(r, v, nil)
 	found, constants = c.places, c.constants > before
-	c.places, c.more = places, more
+	c.places, c.more, c.list = places, more, list
 	return found, constants
 }
 

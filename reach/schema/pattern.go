@@ -15,6 +15,7 @@ const (
 	maxPattern      = 4096   // bytes of one
 	maxPatternSize  = 10_000 // of one, see patternSize
 	maxPatternSizes = 50_000 // of all in a schema
+	maxRanges       = 50_000 // of all character classes in a schema: \p{L} has some 700
 )
 
 // pattern is a regular expression of a schema, in Go's syntax (RE2), which never backtracks.
@@ -28,8 +29,9 @@ func (p *pattern) MatchString(s string) bool { return p.re.MatchString(s) }
 
 // patterns compiles the regular expressions of one schema, each once.
 type patterns struct {
-	known map[string]*pattern
-	size  int
+	known  map[string]*pattern
+	size   int
+	ranges int
 }
 
 // compile is a jsonschema.RegexpEngine.
@@ -38,12 +40,15 @@ func (ps *patterns) compile(expr string) (jsonschema.Regexp, error) {
 		return p, nil
 	}
 	translated := translate(expr)
-	size, err := patternSize(translated)
+	size, ranges, err := patternSize(translated)
 	if err != nil {
 		return nil, err
 	}
 	if ps.size += size; ps.size > maxPatternSizes {
 		return nil, fmt.Errorf("all patterns together have more than %d steps with their repetitions written out", maxPatternSizes)
+	}
+	if ps.ranges += ranges; ps.ranges > maxRanges {
+		return nil, fmt.Errorf("the character classes of all patterns together have more than %d ranges", maxRanges)
 	}
 	re, err := regexp.Compile(translated)
 	if err != nil {
@@ -55,20 +60,30 @@ func (ps *patterns) compile(expr string) (jsonschema.Regexp, error) {
 }
 
 // patternSize bounds the instructions of the compiled expression, each repetition {n} written out n times, without
-// compiling it.
-func patternSize(expr string) (int, error) {
+// compiling it. ranges are those of its character classes.
+func patternSize(expr string) (size, ranges int, err error) {
 	if len(expr) > maxPattern {
-		return 0, fmt.Errorf("the pattern is %d bytes; the limit is %d", len(expr), maxPattern)
+		return 0, 0, fmt.Errorf("the pattern is %d bytes; the limit is %d", len(expr), maxPattern)
 	}
 	tree, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
-		return 0, patternError(err)
+		return 0, 0, patternError(err)
 	}
-	size := instructions(tree)
+	size = instructions(tree)
 	if size > maxPatternSize {
-		return 0, fmt.Errorf("the pattern has %d steps with its repetitions written out; the limit is %d", size, maxPatternSize)
+		return 0, 0, fmt.Errorf("the pattern has %d steps with its repetitions written out; the limit is %d", size, maxPatternSize)
 	}
-	return size, nil
+	return size, classRanges(tree), nil
+}
+
+func classRanges(re *syntax.Regexp) (n int) {
+	if re.Op == syntax.OpCharClass {
+		n = len(re.Rune) / 2
+	}
+	for _, sub := range re.Sub {
+		n += classRanges(sub)
+	}
+	return n
 }
 
 func instructions(re *syntax.Regexp) int {
@@ -77,7 +92,7 @@ func instructions(re *syntax.Regexp) int {
 		n = len(re.Rune)
 	}
 	if re.Op == syntax.OpCharClass {
-		n += len(re.Rune) / 16
+		n = 2 // a binary search in its ranges
 	}
 	for _, sub := range re.Sub {
 		n = min(n+instructions(sub), 1<<30)

@@ -56,7 +56,7 @@ func (c *checker) pointer(v int32) string {
 		return p[:strings.LastIndexByte(p, '/')]
 	}
 	p, steps := c.t.pointer(v)
-	c.spend(steps / 8)
+	c.spend(1 + steps/8 + len(p)/4)
 	return p
 }
 

@@ -7,8 +7,11 @@ import (
 	"github.com/agent-reach/agent-reach/envelope"
 )
 
-// maxPlaces is the most places that one error lists.
-const maxPlaces = 32
+// Limits of what an error says.
+const (
+	maxPlaces  = 32
+	maxPointer = 512 // bytes of one place's pointer; a longer one is cut
+)
 
 type place = envelope.Place
 
@@ -72,6 +75,9 @@ func (c *checker) wrongType(r *rule, v int32) string {
 // failure is the error of a payload that does not fit.
 func (c *checker) failure() error {
 	n := len(c.places) + c.more
+	for i := range c.places {
+		c.places[i].Pointer = cut(c.places[i].Pointer, maxPointer)
+	}
 	switch {
 	case c.over:
 		c.places = append(c.places, place{Text: "and more, which would take too long to find"})
@@ -99,7 +105,11 @@ func notJSON(err *syntaxError) error {
 
 // tooMuch is the error of a payload for which the schema takes too long.
 func (c *checker) tooMuch() error {
+	limit := fmt.Sprintf("more than %d steps", maxSteps)
+	if c.deep {
+		limit = fmt.Sprintf("more than %d subschemas within one another", maxFrames)
+	}
 	return envelope.Errorf(envelope.TooLarge, envelope.StepCheck,
-		"checking the payload, of %d values, against the schema takes more than %d steps", len(c.t.values)-1, maxSteps).
+		"checking the payload, of %d values, against the schema takes %s", len(c.t.values)-1, limit).
 		WithHint("make the payload smaller, or have its agent declare a simpler schema")
 }

@@ -5,21 +5,30 @@ import "strings"
 // rule is one compiled subschema. Rules form a graph, in which a reference is an edge like any other. A rule is immutable
 // once built.
 type rule struct {
-	place string // in the schema, as a JSON Pointer; for people
-	types kindSet
-	whole bool   // of the numbers, whole ones only
-	want  string // the types in words
-	// Per kind of value, in the order in which they are tried.
-	asserts     [kinds][]assertion
-	applicators [kinds][]applicator
-	rest        [kinds]*rule // unevaluatedItems and unevaluatedProperties
+	types       kindSet
+	whole       bool            // of the numbers, whole ones only
+	shared      bool            // one value may meet it in several ways: remember what came of it
+	want        string          // the types in words
+	asserts     []on[assertion] // in the order in which they are tried
+	applicators []on[applicator]
+	restItems   *rule     // unevaluatedItems
+	restMembers *rule     // unevaluatedProperties
+	anchor      string    // $dynamicAnchor
+	home        *resource // nil in schemas without dynamic references
+	*origin               // nil once the schema is compiled
+}
 
+// origin is what is asked of a rule while its schema is compiled.
+type origin struct {
+	place   string  // in the schema, as a JSON Pointer; for people
 	inPlace []*rule // what may be applied to the same value
 	below   []*rule // what may be applied to its items, members and their names
-	shared  bool    // one value may meet it in several ways: remember what came of it
+}
 
-	anchor string    // $dynamicAnchor
-	home   *resource // nil in schemas without dynamic references
+// on is a keyword, and the kinds of values that it is about.
+type on[T any] struct {
+	kinds kindSet
+	do    T
 }
 
 // assertion is a keyword that looks at a value alone.
@@ -83,33 +92,25 @@ func (r *rule) fits(t *tree, v int32) bool {
 }
 
 func (r *rule) assert(a assertion, ks kindSet) {
-	for k := range kind(kinds) {
-		if ks.has(k) {
-			r.asserts[k] = append(r.asserts[k], a)
-		}
-	}
+	r.asserts = append(r.asserts, on[assertion]{ks, a})
 }
 
 func (r *rule) applying(a applicator, ks kindSet) {
-	for k := range kind(kinds) {
-		if ks.has(k) {
-			r.applicators[k] = append(r.applicators[k], a)
-		}
-	}
+	r.applicators = append(r.applicators, on[applicator]{ks, a})
 }
 
-// always and never report rules that need no look at the value.
-func (r *rule) always() bool { return r.types == everyKind && r.bare() }
-func (r *rule) never() bool  { return r.types == 0 }
-
-func (r *rule) bare() bool {
-	for k := range kinds {
-		if len(r.asserts[k])+len(r.applicators[k]) > 0 || r.rest[k] != nil {
-			return false
-		}
+// rest is what is for the items or members that no other keyword has evaluated; nil: nothing.
+func (r *rule) rest(k kind) *rule {
+	switch k {
+	case array:
+		return r.restItems
+	case object:
+		return r.restMembers
 	}
-	return true
+	return nil
 }
+
+func (r *rule) never() bool { return r.types == 0 }
 
 // marks is a set of positions of items or members; nil where nobody asks.
 type marks []uint64

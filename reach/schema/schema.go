@@ -51,9 +51,6 @@ func Compile(raw []byte) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := weigh(root); err != nil {
-		return nil, err
-	}
 	return &Schema{root: root}, nil
 }
 
@@ -84,7 +81,7 @@ func compile(raw []byte, t *tree) (root *rule, err error) {
 	if err != nil {
 		return nil, explainRefusal(err, t)
 	}
-	return root, nil
+	return root, b.finish(root)
 }
 
 // Check answers whether payload fits. Zero bytes are no JSON, and fit only a nil Schema.

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/agent-reach/agent-reach/envelope"
 )
@@ -15,8 +16,8 @@ type Store struct {
 
 type entry struct {
 	refs   int
-	once   sync.Once
-	schema *Schema
+	once   sync.Once // sets schema or err
+	schema atomic.Pointer[Schema]
 	err    error
 }
 
@@ -33,12 +34,19 @@ func (s *Store) Add(raw []byte) (envelope.SchemaID, error) {
 		return id, nil
 	}
 	e := s.take(id)
-	e.once.Do(func() { e.schema, e.err = Compile(raw) })
+	e.once.Do(func() { e.compile(raw) })
 	if e.err != nil {
 		s.Drop(id)
 		return envelope.SchemaID{}, e.err
 	}
 	return id, nil
+}
+
+func (e *entry) compile(raw []byte) {
+	var compiled *Schema
+	if compiled, e.err = Compile(raw); e.err == nil {
+		e.schema.Store(compiled)
+	}
 }
 
 func (s *Store) take(id envelope.SchemaID) *entry {
@@ -81,9 +89,10 @@ func (s *Store) Check(id envelope.SchemaID, payload []byte) error {
 	if id == (envelope.SchemaID{}) {
 		return nil
 	}
-	e := s.entry(id)
-	if e == nil {
-		return envelope.Errorf(envelope.Internal, envelope.StepCheck, "schema %x is not in the store", id[:8])
+	if e := s.entry(id); e != nil {
+		if compiled := e.schema.Load(); compiled != nil {
+			return compiled.Check(payload)
+		}
 	}
-	return e.schema.Check(payload)
+	return envelope.Errorf(envelope.Internal, envelope.StepCheck, "schema %x is not in the store", id[:8])
 }
