@@ -1,6 +1,6 @@
 """Agent-Reach for Python: be an agent, call, look up.
 
-    from agent_reach import AgentReachAgent
+from agent_reach import AgentReachAgent
 """
 
 from ._ask import NO_PAYLOAD

@@ -13,10 +13,10 @@ from ._context import current_request
 from .envelope import MAX_CHAIN
 from .errors import Expired, Loop, Malformed
 
-FIELDS = frozenset(
-    "version msg_id trace_id traceparent msg_type source_agent target_capability target_agent persistent ttl_sec "
-    "priority timestamp_utc namespace conversation_id idempotency_key chain".split()
-)
+FIELDS = {
+    "version", "msg_id", "trace_id", "traceparent", "msg_type", "source_agent", "target_capability", "target_agent",
+    "persistent", "ttl_sec", "priority", "timestamp_utc", "namespace", "conversation_id", "idempotency_key", "chain",
+}  # fmt: skip
 DEFAULT_TTL = 60
 
 

@@ -13,7 +13,9 @@ from .errors import AgentReachError, Malformed, Overloaded, Timeout, TooLarge, U
 if TYPE_CHECKING:
     from .link import Link
 
-_OVER = Unreachable("the call is over", step="link")
+
+def _over() -> AgentReachError:
+    return Unreachable("the call is over", step="link")
 
 
 class Call:
@@ -66,7 +68,7 @@ class Call:
     async def send(self, data: bytes, *, final: bool = False) -> None:
         """Says one envelope; returns when its last byte is given to the byte stream (that is the back-pressure)."""
         if self._over:
-            raise self._error or _OVER
+            raise self._error or _over()
         limit = self._link.peer.limits.max_message
         if len(data) > limit:
             raise TooLarge(f"an envelope of {len(data)} bytes, the node takes {limit}", step="link")
@@ -80,7 +82,7 @@ class Call:
         """The answering side: all was said, or why not. A part that is still waiting is dropped."""
         if self._over:
             return
-        self._link.outbox.drop(self.stream, error or _OVER)
+        self._link.outbox.drop(self.stream, error or _over())
         self._link.outbox.control(frames.encode_error(frames.END, self.id, error))
         self._finish(None)
 
@@ -94,7 +96,7 @@ class Call:
         self._release_ready()
         if self._over:
             return
-        self._link.outbox.drop(self.stream, error or _OVER)
+        self._link.outbox.drop(self.stream, error or _over())
         if self.stream.started:
             self._link.outbox.control(frames.encode_error(frames.CANCEL, self.id, error))
             self._link.await_end(self)
@@ -160,7 +162,7 @@ class Call:
         """The other side said end (or, to the answering side, cancel)."""
         if error is None and self._expected >= 0 and self.asked_here:
             error = Malformed("the answer ended inside an envelope", step="link")
-        self._link.outbox.drop(self.stream, error or _OVER)
+        self._link.outbox.drop(self.stream, error or _over())
         self._finish(error)
         self._give_up()
 

@@ -1,6 +1,6 @@
 """Asks: over the node's link, with retries of what certainly was not handed over, and checked answers.
 
-    ask ─▶ session.ready ─▶ seal ─▶ link ─▶ parts: seal checked, belongs to the request ─▶ responses
+ask ─▶ session.ready ─▶ seal ─▶ link ─▶ parts: seal checked, belongs to the request ─▶ responses
 """
 
 from __future__ import annotations
@@ -193,5 +193,3 @@ class _Attempt:
         if self._said or (self._handed_over and own_id):
             return False
         return isinstance(error, (Unreachable, UnknownAgent))
-
-

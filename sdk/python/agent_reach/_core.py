@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from base64 import b64encode
 from contextlib import aclosing
@@ -24,9 +25,12 @@ from .handshake import Limits
 from .http_endpoint import Endpoint
 from .keys import PrivateKey
 
+log = logging.getLogger("agent_reach")
+
 OVERHEAD = 8 << 10  # bytes of header and seal beside a payload, with room to spare
 WINDOW = 256 << 10
 IO_THREADS = 32
+SETTLE = 5.0  # seconds to wait for the node's probe after registering
 _NO_DEADLINE = 0xFFFFFFFF
 
 
@@ -79,7 +83,10 @@ class Core:
             self.session.start()
 
     async def serve(self, timeout: float) -> None:
-        """Registers what the agent offers; returns when that is done. Raises what a node refused it with, or Unreachable."""
+        """Registers what the agent offers; returns when that is done and the node has seen that the agent answers.
+
+        Raises what a node refused it with, or Unreachable.
+        """
         self._serving = True
         if self._settings.serves_http:
             self._listen()
@@ -88,6 +95,9 @@ class Core:
         await self.session.ready(time.monotonic() + timeout, rounds=float("inf"))
         if called_before:
             await self.session.register()
+        if await self.session.settle(SETTLE) == "pending":
+            where = self._settings.endpoint.get("url", "its link")
+            log.warning("agent still pending: the node got no answer from %s, id=%s", where, self._settings.agent_id)
 
     async def leave(self, drain: float) -> None:
         """Unregisters, lets running handlers finish for at most drain seconds, closes everything else."""

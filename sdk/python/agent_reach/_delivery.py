@@ -1,7 +1,7 @@
 """What an HTTP agent demands of a delivery before a handler runs, and what it answers to a probe.
 
-    document ─▶ ticket (home node's key, this caller, agent, capability, not expired) ─▶ caller's seal (key of the
-    ticket) ─▶ clock ─▶ not seen before ─▶ handler
+document ─▶ ticket (home node's key, this caller, agent, capability, not expired) ─▶ caller's seal (key of the
+ticket) ─▶ clock ─▶ not seen before ─▶ handler
 """
 
 from __future__ import annotations
@@ -77,5 +77,3 @@ class Delivery:
         if not self._keys.proves(envelope, ticket.caller_key):
             raise BadSeal(f"the seal does not prove that {header.source_agent} said this", step="seal")
         check_window(header, time.time())
-
-

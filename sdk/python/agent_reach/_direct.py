@@ -1,7 +1,7 @@
 """Direct calls: look up, POST the document with its ticket straight to the agent, check its seal, report the outcome.
 
-A look-up serves the calls of the next seconds. A ticket's outcome counts once: a failure is told at once, and its look-up
-forgotten; successes are told together, with their mean latency, when the look-up has had its time.
+A look-up serves the calls of the next seconds. A ticket's outcome counts once: a failure is told at once, and its
+look-up forgotten; successes are told together, with their mean latency, when the look-up has had its time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs handlers: sync ones in worker threads, async ones on the agent's loop, at most max_concurrent_requests at once.
 
-    begin ─▶ Run: the handler says payloads ─▶ answers: sealed response envelopes, in order, then the end
+begin ─▶ Run: the handler says payloads ─▶ answers: sealed response envelopes, in order, then the end
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ class Run:
 
     def start_async(self, context: contextvars.Context, handler: Handler, ended: Callable[[], None]) -> None:
         self._task = context.run(self._loop.create_task, self._run_async(handler, ended))
-        self._task.add_done_callback(lambda _: self._conclude(None, ended))  # also when it was cancelled before it began
+        self._task.add_done_callback(
+            lambda _: self._conclude(None, ended)
+        )  # also when it was cancelled before it began
 
     async def _run_async(self, handler: Handler, ended: Callable[[], None]) -> None:
         last: _Said | None = None
@@ -124,6 +126,8 @@ class Run:
     def _pump(self, items: Generator[Any, None, None]) -> _Said:
         with closing(items):
             for value in items:
+                if self._abandoned:
+                    raise _Abandoned
                 asyncio.run_coroutine_threadsafe(self._say(value), self._loop).result()
         return _Said(empty=True)
 
@@ -244,5 +248,5 @@ def _argument(request: Request) -> Any:
 
 def _is_async(handler: Handler) -> bool:
     target = getattr(handler, "func", handler)  # functools.partial
-    call = getattr(target, "__call__", target)
+    call = type(target).__call__ if not inspect.isroutine(target) else target
     return any(inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f) for f in (target, call))

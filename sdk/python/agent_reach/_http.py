@@ -23,9 +23,7 @@ class Reply:
     body: bytes
 
 
-def exchange(
-    method: str, url: str, body: bytes, headers: Mapping[str, str], *, deadline: float, limit: int
-) -> Reply:
+def exchange(method: str, url: str, body: bytes, headers: Mapping[str, str], *, deadline: float, limit: int) -> Reply:
     """Sends and reads whole. deadline is on time.monotonic's clock, limit in bytes of the answer.
 
     Raises Unreachable while the request was certainly not handed over, Timeout from then on, TooLarge.
@@ -60,7 +58,12 @@ def _connect(url: str, deadline: float) -> http.client.HTTPConnection:
 
 
 def _send(
-    connection: http.client.HTTPConnection, method: str, target: str, body: bytes, headers: Mapping[str, str], deadline: float
+    connection: http.client.HTTPConnection,
+    method: str,
+    target: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    deadline: float,
 ) -> None:
     """All but the body's last byte may fail as not handed over."""
     held_back = body[-1:]
@@ -96,7 +99,9 @@ def _read(connection: http.client.HTTPConnection, url: str, deadline: float, lim
         return Reply(response.status, response.getheader("Content-Type", "").split(";")[0].strip(), bytes(body))
     except (OSError, ValueError, http.client.HTTPException) as e:
         text = str(e) or type(e).__name__
-        raise Timeout(f"{url}: {text}, after the request was handed over: unknown whether it ran", step="call") from None
+        raise Timeout(
+            f"{url}: {text}, after the request was handed over: unknown whether it ran", step="call"
+        ) from None
 
 
 def _left(deadline: float) -> float:

@@ -20,6 +20,7 @@ log = logging.getLogger("agent_reach")
 
 _KNOWN = 4096  # agents whose keys are remembered
 _PATIENCE = 10.0  # seconds for one look-up
+_DOCUMENT = 128 << 20  # bytes of a node's word about one agent; its schemas are most of it
 
 
 class KeyRing:
@@ -88,15 +89,15 @@ class KeyRing:
         url = f"{self._address()}/v1/agents/{id}"
         deadline = time.monotonic() + _PATIENCE
         try:
-            reply = await self._io.run(
-                lambda: _http.exchange("GET", url, b"", {}, deadline=deadline, limit=4 << 20)
-            )
+            reply = await self._io.run(lambda: _http.exchange("GET", url, b"", {}, deadline=deadline, limit=_DOCUMENT))
             if reply.status != 200:
                 raise _http.problem_of(reply, url)
             members = _json.loads(reply.body)
             key = key_from_base64(members.get("public_key") if isinstance(members, dict) else None)
         except AgentReachError as e:
-            raise BadSeal(f"the key of {id} cannot be learned, so its answer is not believed: {e}", step="answer") from e
+            raise BadSeal(
+                f"the key of {id} cannot be learned, so its answer is not believed: {e}", step="answer"
+            ) from e
         self._agents[id] = key
         if len(self._agents) > _KNOWN:
             self._agents.popitem(last=False)

@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from .errors import Unreachable
@@ -18,6 +19,8 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
+        self._lock = threading.Lock()
+        self._stopped = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -50,11 +53,12 @@ class LoopThread:
         return await asyncio.wrap_future(self._submit(work))
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        try:
-            return asyncio.run_coroutine_threadsafe(work, self.loop)
-        except RuntimeError:
-            work.close()
-            raise Unreachable("the agent was stopped", step="call") from None
+        # What is submitted before stop sets its mark is cancelled by stop; what comes later would never run.
+        with self._lock:
+            if not self._stopped:
+                return asyncio.run_coroutine_threadsafe(work, self.loop)
+        work.close()
+        raise Unreachable("the agent was stopped", step="call")
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
         """An async generator of the loop as an iterator; closing it closes the generator."""
@@ -65,7 +69,8 @@ class LoopThread:
                 except StopAsyncIteration:
                     return
         finally:
-            self.call(_close(items))
+            with suppress(Unreachable):
+                self.call(_close(items))
 
     async def aiterate(self, items: AsyncGenerator[T, None]) -> AsyncIterator[T]:
         try:
@@ -75,13 +80,17 @@ class LoopThread:
                 except StopAsyncIteration:
                     return
         finally:
-            await self.wait(_close(items))
+            with suppress(Unreachable):
+                await self.wait(_close(items))
 
     def stop(self) -> None:
         """Cancels what still runs and ends the thread."""
-        if self.loop.is_closed():
-            return
-        self.call(_cancel_all())
+        with self._lock:
+            if self._stopped:
+                return
+            self._stopped = True
+            cancelled = asyncio.run_coroutine_threadsafe(_cancel_all(), self.loop)
+        cancelled.result()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(5.0)
         if not self._thread.is_alive():

@@ -1,11 +1,12 @@
 """Attached to a node, come what may: link, registration, heartbeats, reconnection over several nodes.
 
-    dial ─▶ handshake ─▶ register ─▶ attached ─▶ (goaway, or lost) ─▶ pause ─▶ dial the next
+dial ─▶ handshake ─▶ register ─▶ attached ─▶ (goaway, or lost) ─▶ pause ─▶ dial the next
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import random
 import time
@@ -96,6 +97,7 @@ class Session:
         self._address = addresses[0]
         self._attached: Attached | None = None
         self._leaving = False
+        self._state = ""
         self._failed_rounds = 0
         self._last_error: AgentReachError | None = None
         self._changed = asyncio.Event()
@@ -120,13 +122,13 @@ class Session:
         while not (self._attached and self._attached.usable):
             refused = self._last_error and not isinstance(self._last_error, _PASSING)
             if self._last_error and self._failed_rounds > began and (refused or self._failed_rounds - began >= rounds):
-                raise self._last_error
+                raise copy.copy(self._last_error)
             self._hurry.set()
             changed = self._changed
             try:
                 await asyncio.wait_for(changed.wait(), max(0.0, deadline - time.monotonic()))
             except asyncio.TimeoutError:
-                raise self._last_error or Unreachable("no node answered in time", step="link") from None
+                raise copy.copy(self._last_error) or Unreachable("no node answered in time", step="link") from None
         return self._attached
 
     async def register(self) -> None:
@@ -134,6 +136,20 @@ class Session:
         attached = self._attached
         if attached and attached.usable:
             await self._register(attached.link)
+
+    async def settle(self, timeout: float) -> str:
+        """Waits until the node has seen that the agent answers (state no longer pending); returns the state."""
+        until = time.monotonic() + timeout
+        pause = 0.02
+        while self._state == "pending" and time.monotonic() < until:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 0.5)
+            attached = await self.ready(until)
+            try:
+                await self._heartbeat(attached.link)
+            except AgentReachError as e:
+                log.debug("heartbeat failed, err=%s", e)
+        return self._state
 
     def report(self, outcome: bytes) -> None:
         """An outcome of a direct call, for the next heartbeat, which comes soon."""
@@ -202,7 +218,12 @@ class Session:
                 self._address = address
                 return attached
             except AgentReachError as e:
-                log.info("not attached, addr=%s err=%s", address, e)
+                log.log(
+                    logging.INFO if len(self._addresses) > 1 else logging.DEBUG,
+                    "not attached, addr=%s err=%s",
+                    address,
+                    e,
+                )
                 if first is None or isinstance(first, Unreachable):
                     first = e
         raise first or Unreachable("no node address", step="link")
@@ -264,9 +285,7 @@ class Session:
             descriptor = self.descriptor()
             answer = await self._ask(link, "register", _json.dumps(descriptor))
             self._learn(answer)
-            log.info(
-                "agent registered, id=%s, capability_count=%d", self._author.id, len(descriptor["capabilities"])
-            )
+            log.info("agent registered, id=%s, capability_count=%d", self._author.id, len(descriptor["capabilities"]))
 
     async def _beat(self) -> None:
         while True:
@@ -305,7 +324,8 @@ class Session:
         log.debug("heartbeat sent, id=%s node=%s", self._author.id, link.peer.id)
 
     def _learn(self, answer: dict[str, Any]) -> None:
-        """Further nodes to fall back to, as the node names them."""
+        """The agent's state, and further nodes to fall back to, as the node names them."""
+        self._state = str(answer.get("state", ""))
         nodes = answer.get("nodes")
         for text in nodes if isinstance(nodes, list) else []:
             try:
@@ -316,7 +336,9 @@ class Session:
                 self._addresses.append(address)
 
     async def _ask(self, link: Link, kind: str, payload: bytes) -> dict[str, Any]:
-        request = await self._author.write(payload, msg_type=kind, to_node=link.peer.id, ttl_sec=int(PATIENCE), priority=1)
+        request = await self._author.write(
+            payload, msg_type=kind, to_node=link.peer.id, ttl_sec=int(PATIENCE), priority=1
+        )
         hop = frames.Hop(int(PATIENCE * 1000), HOPS, 1, 0)
         answer: Envelope | None = None
         async with aclosing(say(link, request, hop)) as answers:

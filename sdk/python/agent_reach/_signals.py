@@ -1,6 +1,7 @@
-"""SIGTERM and SIGINT let started agents leave politely: drain, then end the process with code 0. A second one ends it at once.
+"""SIGTERM and SIGINT let started agents leave politely: drain, then end the process with code 0.
 
-The handler only starts a thread: it may interrupt the main thread anywhere, also while that holds a lock the draining needs.
+A second one ends it at once. The handler only starts a thread: it may interrupt the main thread anywhere, also while
+that holds a lock the draining needs.
 """
 
 from __future__ import annotations

@@ -94,7 +94,9 @@ class AgentReachAgent:
         """
         declared = [one["name"] for one in self._settings.capabilities]
         if capability != ANY and capability not in declared:
-            raise ValueError(f"rpc_handler({capability!r}): not among the declared capabilities: {', '.join(declared) or 'none'}")
+            raise ValueError(
+                f"rpc_handler({capability!r}): not among the declared capabilities: {', '.join(declared) or 'none'}"
+            )
 
         def register(function: F) -> F:
             self._settings.handlers[capability] = function
@@ -108,7 +110,9 @@ class AgentReachAgent:
         Raises what a node refused the registration with, or Unreachable when none was found in time.
         """
         handlers = self._settings.handlers
-        missing = [one["name"] for one in self._settings.capabilities if one["name"] not in handlers and ANY not in handlers]
+        missing = [
+            one["name"] for one in self._settings.capabilities if one["name"] not in handlers and ANY not in handlers
+        ]
         if missing:
             raise ValueError(f"no rpc_handler for {', '.join(missing)}: what is declared gets requests")
         loop, core = self._running()
@@ -122,7 +126,7 @@ class AgentReachAgent:
             _signals.watch(self)
 
     def stop(self, drain_timeout_sec: float | None = None) -> None:
-        """Leaves: unregisters, lets running handlers finish (default: drain_timeout_sec of the agent), ends all threads.
+        """Leaves: unregisters, lets running handlers finish (for drain_timeout_sec), ends all threads.
 
         Called inside a handler of this agent it returns at once and the rest happens behind it.
         """
@@ -149,7 +153,7 @@ class AgentReachAgent:
             _signals.forget(self)
 
     def set_available(self, capabilities: Iterable[str] | None) -> None:
-        """Switches to this subset of the declared capabilities (busy hours); None: all of them. The node hears it soon."""
+        """Switches to this subset of the declared capabilities (busy hours); None: all. The node hears it soon."""
         loop, core = self._running()
         names = None if capabilities is None else list(capabilities)
 
@@ -182,7 +186,9 @@ class AgentReachAgent:
             return loop.call(core.caller.broadcast(ask))
         return _payload(loop.call(core.caller.call(ask, direct)))
 
-    def call_full(self, request: Asked = None, payload: Any = NO_PAYLOAD, *, direct: bool = False, **fields: Any) -> Response:
+    def call_full(
+        self, request: Asked = None, payload: Any = NO_PAYLOAD, *, direct: bool = False, **fields: Any
+    ) -> Response:
         """As call, with the answer's header."""
         loop, core, ask = self._prepare(request, payload, fields)
         return loop.call(core.caller.call(ask, direct))
@@ -298,5 +304,3 @@ def _endpoint(given: Mapping[str, Any] | None) -> dict[str, Any]:
     if kind == "http" and not str(endpoint.get("url", "")).startswith(("http://", "https://")):
         raise ValueError(f"endpoint url {endpoint.get('url')!r}: it must be like http://127.0.0.1:9101/rpc")
     return endpoint
-
-

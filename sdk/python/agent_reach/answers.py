@@ -14,8 +14,11 @@ from .tickets import read_ticket
 
 @dataclass(frozen=True)
 class Response:
-    """One answer, or one part of a streamed one. ``payload`` is None both for null and for zero bytes; look at
-    ``payload_bytes`` to tell them apart. ``parts``: all parts of a streamed answer, when it was not asked as a stream."""
+    """One answer, or one part of a streamed one.
+
+    ``payload`` is None both for null and for zero bytes; look at ``payload_bytes`` to tell them apart. ``parts``: all
+    parts of a streamed answer that was not asked for as a stream.
+    """
 
     header: Header
     payload: Any

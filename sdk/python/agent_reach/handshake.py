@@ -1,9 +1,9 @@
 """The handshake of a link, from the dialer's side: hello, hello, proof, proof.
 
-    dialer ── hello ──▶ acceptor        both sign, with the key in their hello,
-    dialer ◀── hello ── acceptor        "agent-reach/3.0 link dial" or "… link accept"
-    dialer ── proof ──▶ acceptor        | SHA-256(dialer's hello) | SHA-256(acceptor's hello)
-    dialer ◀── proof ── acceptor        or goaway, and close
+dialer ── hello ──▶ acceptor        both sign, with the key in their hello,
+dialer ◀── hello ── acceptor        "agent-reach/3.0 link dial" or "… link accept"
+dialer ── proof ──▶ acceptor        | SHA-256(dialer's hello) | SHA-256(acceptor's hello)
+dialer ◀── proof ── acceptor        or goaway, and close
 """
 
 from __future__ import annotations

@@ -37,12 +37,16 @@ Answers = Callable[[Envelope, bytes, "float | None"], AsyncGenerator["tuple[byte
 class Endpoint:
     """Serves ``url``; ``bind`` (host:port) when the address to listen on is another than the published one."""
 
-    def __init__(self, url: str, bind: str, answers: Answers, loop: asyncio.AbstractEventLoop, max_payload: int) -> None:
+    def __init__(
+        self, url: str, bind: str, answers: Answers, loop: asyncio.AbstractEventLoop, max_payload: int
+    ) -> None:
         published = urlsplit(url)
         if published.scheme == "https" and not bind:
             raise ValueError(f"endpoint {url}: no TLS is served here; give the plain listener in front of it as bind")
         listen = urlsplit("//" + bind) if bind else published
-        self._server = _Server((listen.hostname or "", listen.port or 80), published.path or "/", answers, loop, max_payload)
+        self._server = _Server(
+            (listen.hostname or "", listen.port or 80), published.path or "/", answers, loop, max_payload
+        )
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name="agent-reach-http", daemon=True
         )

@@ -42,7 +42,7 @@ Accept = Callable[[Call, bytes], Awaitable[None]]
 
 
 class Link:
-    """``accept`` is called with each call that the node asks, and its message; it answers with call.send and call.end."""
+    """``accept`` gets each call that the node asks, and its message; it answers with call.send and call.end."""
 
     def __init__(self, ws: ClientConnection, reader: FrameReader, peer: Peer, limits: Limits, accept: Accept) -> None:
         self.peer = peer
@@ -283,14 +283,14 @@ class Link:
             self.outbox.control(frames.encode(frames.PING, 0, b"keepaliv"))
 
 
-async def open_link(
-    address: Address, id: str, key: PrivateKey, limits: Limits, accept: Accept, io: Workers
-) -> Link:
+async def open_link(address: Address, id: str, key: PrivateKey, limits: Limits, accept: Accept, io: Workers) -> Link:
     """Connects and proves both sides. Raises Unreachable, or what the node says or does wrong."""
     ws = await _connect(address, io)
     try:
         if ws.subprotocol != SUBPROTOCOL:
-            raise Unsupported(f"{address} does not speak {SUBPROTOCOL}", step="link", hint="is this an agent-reach node?")
+            raise Unsupported(
+                f"{address} does not speak {SUBPROTOCOL}", step="link", hint="is this an agent-reach node?"
+            )
         reader = FrameReader(ws)
         peer = await dial(ws, reader, id, key, limits)
         return Link(ws, reader, peer, limits, accept)

@@ -1,8 +1,8 @@
 """The seal: one Ed25519 signature proves up to 256 messages, each on its own.
 
-    leaf = SHA-256(0x00 | "agent-reach/3.0" | SHA-256(header) | SHA-256(payload))
-    node = SHA-256(0x01 | left | right)        an odd one out is promoted unchanged
-    sig  = Ed25519(key, "agent-reach/3.0 root" | root)
+leaf = SHA-256(0x00 | "agent-reach/3.0" | SHA-256(header) | SHA-256(payload))
+node = SHA-256(0x01 | left | right)        an odd one out is promoted unchanged
+sig  = Ed25519(key, "agent-reach/3.0 root" | root)
 """
 
 from __future__ import annotations
@@ -186,4 +186,3 @@ def _base64(data: bytes) -> str:
 
 def _node(left: bytes, right: bytes) -> bytes:
     return sha256(b"\x01" + left + right).digest()
-

@@ -12,6 +12,9 @@ from hashlib import sha256
 from secrets import token_bytes
 from typing import Any
 
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+
 from agent_reach import frames, keys
 from agent_reach._author import Author
 from agent_reach._loop import LoopThread
@@ -19,8 +22,6 @@ from agent_reach.envelope import Envelope, Header, check_header, decode_bytes, f
 from agent_reach.errors import AgentReachError
 from agent_reach.frames import Frame, Hop
 from agent_reach.seal import key_from_base64, leaf_of, seal_leaves
-from websockets.asyncio.server import Server, ServerConnection, serve
-from websockets.exceptions import ConnectionClosed
 
 PATIENCE = 10.0
 
@@ -143,6 +144,7 @@ class FakeNode:
     max_calls: int = 1000
     refuse: AgentReachError | None = None
     wrong_proof: bool = False
+    state: str = "available"
     mute: bool = False  # accepts the WebSocket and says nothing
     on_request: Callable[[Asked], Awaitable[None]] | None = None
     on_heartbeat: Callable[[Asked], Awaitable[None]] | None = None
@@ -228,7 +230,7 @@ class FakeNode:
         self.notify()
         kind = asked.envelope.header.msg_type
         if kind == "register":
-            state = {"agent_id": asked.link.agent, "node_id": self.id, "state": "available", "score": 10.0, "nodes": []}
+            state = {"agent_id": asked.link.agent, "node_id": self.id, "state": self.state, "score": 10.0, "nodes": []}
             await asked.answer(json.dumps(state).encode())
         elif kind == "heartbeat" and self.on_heartbeat:
             await self.on_heartbeat(asked)
@@ -252,7 +254,9 @@ class FakeNode:
             assert self._changed.wait_for(condition, PATIENCE), f"did not happen: {what}"
         return condition()
 
-    def ask(self, target: str, payload: Any, *, source: str = "some-caller", remaining_ms: int = 10_000, **values: Any) -> int:
+    def ask(
+        self, target: str, payload: Any, *, source: str = "some-caller", remaining_ms: int = 10_000, **values: Any
+    ) -> int:
         """Asks the agent on its newest link; returns the call's number."""
         given = {"msg_id": new_id(), "msg_type": "request", "source_agent": source, "timestamp_utc": format_time()}
         header = check_header({**given, "target_capability": target, **values})

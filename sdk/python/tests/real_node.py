@@ -30,7 +30,9 @@ def build(folder: Path) -> Path:
     if not shutil.which("go"):
         pytest.skip("no go, and no AGENT_REACH_BIN")
     binary = folder / "agent-reach"
-    done = subprocess.run(["go", "build", "-o", str(binary), "./cmd/agent-reach"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        ["go", "build", "-o", str(binary), "./cmd/agent-reach"], cwd=ROOT, capture_output=True, text=True
+    )
     if done.returncode:
         pytest.skip(f"the node does not build: {done.stderr[-500:]}")
     return binary

@@ -11,13 +11,14 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
-import agent_reach
 import pytest
+from fake_node import FakeNode
+
+import agent_reach
 from agent_reach import AgentReachAgent, _json, http_endpoint, keys
 from agent_reach.envelope import Envelope, check_header, decode_document, format_time, new_id
 from agent_reach.seal import Verifier, leaf_of, seal_leaves
 from agent_reach.tickets import DOMAIN
-from fake_node import FakeNode
 
 CALLER = keys.generate()
 
@@ -55,13 +56,15 @@ class Served:
         sig = (key or self.node.author.key).sign(DOMAIN + raw)
         return b'{"body":' + raw + b',"sig":"' + b64encode(sig) + b'"}'
 
-    def document(self, payload: bytes = b'{"a":1}', ticket: bytes | None = None, key: keys.PrivateKey = CALLER, **values: Any) -> bytes:
+    def document(
+        self, payload: bytes = b'{"a":1}', ticket: bytes | None = None, key: keys.PrivateKey = CALLER, **values: Any
+    ) -> bytes:
         given = {"msg_id": new_id(), "msg_type": "request", "source_agent": "caller", "target_capability": "echo"}
         raw = check_header({**given, "timestamp_utc": format_time(), **values}).to_bytes()
         seal = seal_leaves(key, [leaf_of(raw, payload)])[0]
-        return Envelope(check_header({**given, "timestamp_utc": format_time(), **values}), raw, payload, seal).to_document(
-            self.ticket() if ticket is None else ticket
-        )
+        return Envelope(
+            check_header({**given, "timestamp_utc": format_time(), **values}), raw, payload, seal
+        ).to_document(self.ticket() if ticket is None else ticket)
 
     def post(self, body: bytes, path: str = "/rpc", **headers: str) -> tuple[int, str, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
@@ -115,7 +118,14 @@ def test_a_probe_is_answered(served: Served) -> None:
     key = b64encode(node.author.key.public).decode()
     ticket = served.ticket(caller=node.id, caller_key=key, capability="")
     body = served.document(
-        b"{}", ticket, node.author.key, msg_type="heartbeat", source_agent=node.id, target_capability="", target_agent="server", to_node=node.id
+        b"{}",
+        ticket,
+        node.author.key,
+        msg_type="heartbeat",
+        source_agent=node.id,
+        target_capability="",
+        target_agent="server",
+        to_node=node.id,
     )
     assert proven(served, served.post(body)[2]).header.target_agent == node.id
     assert not served.runs
@@ -191,7 +201,9 @@ def test_size_and_form_of_requests(served: Served) -> None:
     assert served.code(served.document(payload=b'"' + b"x" * 100_000 + b'"')) == "too_large"
     assert served.code(b"x" * 200_000) == "too_large"
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=10)
-    connection.request("POST", "/rpc", iter([served.document()]), encode_chunked=True, headers={"Transfer-Encoding": "chunked"})
+    connection.request(
+        "POST", "/rpc", iter([served.document()]), encode_chunked=True, headers={"Transfer-Encoding": "chunked"}
+    )
     assert json.loads(connection.getresponse().read())["code"] == "malformed"
     connection.close()
 
@@ -290,6 +302,11 @@ def test_failures_are_sealed_answers(served: Served) -> None:
 
 
 def test_a_port_in_use_is_said(served: Served) -> None:
-    agent = AgentReachAgent("second", node=served.node.url, handle_signals=False, endpoint={"type": "http", "url": f"http://127.0.0.1:{served.port}/"})
+    agent = AgentReachAgent(
+        "second",
+        node=served.node.url,
+        handle_signals=False,
+        endpoint={"type": "http", "url": f"http://127.0.0.1:{served.port}/"},
+    )
     with pytest.raises(OSError, match="in use"):
         agent.start()

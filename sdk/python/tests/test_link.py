@@ -11,11 +11,13 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import agent_reach
 import pytest
-from agent_reach import AgentReachAgent, current_request, frames, keys, link as link_module
-from agent_reach._author import Author
 from fake_node import Asked, FakeNode
+
+import agent_reach
+from agent_reach import AgentReachAgent, current_request, frames, keys
+from agent_reach import link as link_module
+from agent_reach._author import Author
 
 ECHO = {"name": "echo", "version": "1.0.0"}
 
@@ -56,6 +58,19 @@ def test_registers_and_leaves(node: FakeNode, caplog: pytest.LogCaptureFixture) 
     agent.stop()
     agent.stop()
     assert len(node.of("unregister")) == 1
+
+
+def test_start_waits_until_the_node_has_seen_an_answer(node: FakeNode) -> None:
+    node.state = "pending"
+
+    async def on_heartbeat(asked: Asked) -> None:
+        node.state = "available" if len(node.of("heartbeat")) >= 3 else "pending"
+        await asked.answer(json.dumps({"state": node.state}).encode())
+
+    node.on_heartbeat = on_heartbeat
+    with make(node) as agent:
+        agent.start()
+        assert len(node.of("heartbeat")) == 3
 
 
 def test_a_node_without_its_key_is_not_believed(node: FakeNode) -> None:
@@ -100,7 +115,9 @@ def test_no_payload_and_null_differ(node: FakeNode, client: AgentReachAgent) -> 
 def test_errors_of_the_node_are_typed(node: FakeNode, client: AgentReachAgent) -> None:
     async def on_request(asked: Asked) -> None:
         place = agent_reach.Place("/sku", "missing")
-        await asked.end(agent_reach.SchemaInvalid("does not fit", step="check", places=[place], hint="add it", retry_after=1.5))
+        await asked.end(
+            agent_reach.SchemaInvalid("does not fit", step="check", places=[place], hint="add it", retry_after=1.5)
+        )
 
     node.on_request = on_request
     with pytest.raises(agent_reach.SchemaInvalid) as caught:
@@ -141,7 +158,9 @@ def test_answers_are_checked_against_the_agents_key(node: FakeNode, client: Agen
 
 def test_an_answer_for_somebody_else_is_refused(node: FakeNode, client: AgentReachAgent) -> None:
     async def on_request(asked: Asked) -> None:
-        envelope = await node.author.write(b"1", msg_type="response", status="ok", in_reply_to="another", target_agent="tester")
+        envelope = await node.author.write(
+            b"1", msg_type="response", status="ok", in_reply_to="another", target_agent="tester"
+        )
         await asked.part(envelope.to_bytes())
 
     node.on_request = on_request
@@ -283,7 +302,9 @@ def test_a_node_that_breaks_the_protocol_is_told_and_left(node: FakeNode, client
 def test_more_than_the_credit_breaks_the_protocol(node: FakeNode, client: AgentReachAgent) -> None:
     async def on_request(asked: Asked) -> None:
         chunk = b"x" * 60_000
-        await asked.link.send(frames.encode(frames.PART, asked.call, frames.part_prefix(4_000_000) + chunk, frames.FIRST))
+        await asked.link.send(
+            frames.encode(frames.PART, asked.call, frames.part_prefix(4_000_000) + chunk, frames.FIRST)
+        )
         for _ in range(40):  # more than a window in one write: no credit can have come in between
             await asked.link.send(b"".join(frames.encode(frames.PART, asked.call, chunk) for _ in range(20)))
 
@@ -297,7 +318,9 @@ def test_unknown_frames_are_skipped_and_pings_answered(node: FakeNode, client: A
     client.call("echo", 1)
     first = node.links[0]
     node.loop.call(first.send(frames.encode(77, 9, b"of tomorrow") + frames.encode(frames.PING, 0, b"12345678")))
-    node.wait(lambda: [f for f in first.frames if f.type == frames.PING and f.flags & frames.ACK and f.body == b"12345678"])
+    node.wait(
+        lambda: [f for f in first.frames if f.type == frames.PING and f.flags & frames.ACK and f.body == b"12345678"]
+    )
     assert client.call("echo", 2) == 2 and len(node.links) == 1
 
 
@@ -334,7 +357,9 @@ def test_a_heartbeat_that_is_not_known_registers_again(node: FakeNode) -> None:
     assert json.loads(node.of("heartbeat")[0].envelope.payload) == {"current_load": 0}
 
 
-def test_a_changed_node_key_is_said_loudly(node: FakeNode, client: AgentReachAgent, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_changed_node_key_is_said_loudly(
+    node: FakeNode, client: AgentReachAgent, caplog: pytest.LogCaptureFixture
+) -> None:
     node.on_request = echo
     client.call("echo", 1)
     node.author = Author(node.id, keys.generate())
@@ -389,7 +414,9 @@ def test_streams_of_parts(node: FakeNode, client: AgentReachAgent) -> None:
 def test_stop_never_hangs_on_a_silent_peer(mute: bool) -> None:
     with FakeNode(mute=mute) as node:
         agent = make(node)
-        caller = threading.Thread(target=lambda: pytest.raises(agent_reach.AgentReachError, agent.call, "echo", {}, ttl_sec=5))
+        caller = threading.Thread(
+            target=lambda: pytest.raises(agent_reach.AgentReachError, agent.call, "echo", {}, ttl_sec=5)
+        )
         caller.start()
         if not mute:
             node.wait(lambda: node.of("request"))
@@ -464,9 +491,10 @@ def test_handlers_of_all_kinds(node: FakeNode, agent: AgentReachAgent) -> None:
 
 def test_failures_become_answers(node: FakeNode, agent: AgentReachAgent, caplog: pytest.LogCaptureFixture) -> None:
     def fail(request: dict[str, Any]) -> None:
-        raise {"plain": ValueError("no such sku"), "own": agent_reach.AgentError("out_of_stock", "none left", details={"sku": 7})}[
-            request["how"]
-        ]
+        raise {
+            "plain": ValueError("no such sku"),
+            "own": agent_reach.AgentError("out_of_stock", "none left", details={"sku": 7}),
+        }[request["how"]]
 
     def midway(request: dict[str, Any]) -> Iterator[int]:
         yield 1
@@ -587,7 +615,9 @@ def test_calls_inside_a_handler_carry_on(node: FakeNode, agent: AgentReachAgent)
         assert error is None and json.loads(answer.payload) == {"n": 1}
         asked = node.of("request")[-1]
         header = asked.envelope.header
-        assert header.chain == ("first", "some-caller") and header.trace_id == "t-7" and header.traceparent == "00-x-y-01"
+        assert (
+            header.chain == ("first", "some-caller") and header.trace_id == "t-7" and header.traceparent == "00-x-y-01"
+        )
         assert header.ttl_sec <= 5 and asked.hop.remaining_ms <= 5000
     assert current_request() is None
 

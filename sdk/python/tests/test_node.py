@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,10 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import agent_reach
 import pytest
-from agent_reach import AgentReachAgent, current_request
 from real_node import Program, RealNode, build, free_port, wait_for
+
+import agent_reach
+from agent_reach import AgentReachAgent, current_request
 
 pytestmark = pytest.mark.node
 
@@ -119,13 +121,17 @@ def test_the_articles_two_programs(node: RealNode, run: Callable[..., Program]) 
     assert code == 0 and "Traceback" not in text and "Exception" not in text
 
 
-def test_link_agent_in_another_process(node: RealNode, run: Callable[..., Program], agents: Callable[..., AgentReachAgent]) -> None:
+def test_link_agent_in_another_process(
+    node: RealNode, run: Callable[..., Program], agents: Callable[..., AgentReachAgent]
+) -> None:
     agent = run(INVENTORY, node, ID="linked-01")
     agent.wait_line("started")
     client = agents("order-a")
     assert client.call("stock.query", {"sku": "a"}, target_agent="linked-01") == {"sku": "a", "quantity": 42}
     response = client.call_full(target_capability="stock.query@^1", payload={"sku": "b"}, target_agent="linked-01")
-    assert response.agent == "linked-01" and response.payload["sku"] == "b" and response.header.target_agent == "order-a"
+    assert (
+        response.agent == "linked-01" and response.payload["sku"] == "b" and response.header.target_agent == "order-a"
+    )
 
 
 def test_async_and_streaming_handlers(agents: Callable[..., AgentReachAgent]) -> None:
@@ -188,7 +194,9 @@ def test_errors_are_typed(agents: Callable[..., AgentReachAgent]) -> None:
     client = agents("client-errors")
     with pytest.raises(agent_reach.SchemaInvalid) as invalid:
         client.call("errors.query", {"sku": 7}, trace_id="trace-invalid")
-    assert invalid.value.places and invalid.value.places[0].pointer == "/sku" and invalid.value.trace_id == "trace-invalid"
+    assert (
+        invalid.value.places and invalid.value.places[0].pointer == "/sku" and invalid.value.trace_id == "trace-invalid"
+    )
     with pytest.raises(agent_reach.SchemaInvalid):
         client.call("errors.query", {})
     with pytest.raises(agent_reach.NoRoute):
@@ -311,7 +319,10 @@ def test_broadcast(agents: Callable[..., AgentReachAgent]) -> None:
         server.rpc_handler("cast.all")(handle)
         server.start()
     client = agents("cast-client")
-    for outcomes in (client.broadcast("cast.all", {}), client.call({"msg_type": "broadcast", "target_capability": "cast.all", "payload": {}})):
+    for outcomes in (
+        client.broadcast("cast.all", {}),
+        client.call({"msg_type": "broadcast", "target_capability": "cast.all", "payload": {}}),
+    ):
         found = {o.agent: (o.ok, o.payload) for o in outcomes}
         assert found == {"cast-one": (True, "one"), "cast-two": (True, "two"), "cast-bad": (False, None)}
         bad = next(o for o in outcomes if o.agent == "cast-bad")
@@ -326,15 +337,25 @@ def test_direct_calls(node: RealNode, run: Callable[..., Program], agents: Calla
     assert [c.agent for c in candidates] == ["direct-01"] and candidates[0].direct and candidates[0].score > 0
     before = node.log().count('"caller":"direct-client"')
     for _ in range(3):
-        assert client.call("stock.query", {"sku": "d"}, direct=True, target_agent="direct-01") == {"sku": "d", "quantity": 42}
+        assert client.call("stock.query", {"sku": "d"}, direct=True, target_agent="direct-01") == {
+            "sku": "d",
+            "quantity": 42,
+        }
     assert node.log().count('"caller":"direct-client"') == before, "the node saw none of these calls"
     with pytest.raises(agent_reach.SchemaInvalid):
         agents("direct-client-2").call("stock.query", {"sku": 1}, direct=True, target_agent="direct-01")
 
 
-def test_direct_falls_back_to_the_node(node: RealNode, run: Callable[..., Program], agents: Callable[..., AgentReachAgent]) -> None:
+def test_direct_falls_back_to_the_node(
+    node: RealNode, run: Callable[..., Program], agents: Callable[..., AgentReachAgent]
+) -> None:
     linked = run(INVENTORY.replace("stock.query", "fallback.query"), node, ID="fallback-linked")
-    listening = run(INVENTORY.replace("stock.query", "fallback.query"), node, ID="fallback-http", URL=f"http://127.0.0.1:{free_port()}/rpc")
+    listening = run(
+        INVENTORY.replace("stock.query", "fallback.query"),
+        node,
+        ID="fallback-http",
+        URL=f"http://127.0.0.1:{free_port()}/rpc",
+    )
     linked.wait_line("started")
     listening.wait_line("started")
     client = agents("fallback-client")
@@ -344,7 +365,9 @@ def test_direct_falls_back_to_the_node(node: RealNode, run: Callable[..., Progra
         assert client.call("fallback.query", {"sku": str(i)}, direct=True)["quantity"] == 42
 
 
-def test_sigterm_finishes_what_runs(node: RealNode, run: Callable[..., Program], agents: Callable[..., AgentReachAgent]) -> None:
+def test_sigterm_finishes_what_runs(
+    node: RealNode, run: Callable[..., Program], agents: Callable[..., AgentReachAgent]
+) -> None:
     for number, mode in ((signal.SIGTERM, {}), (signal.SIGINT, {"URL": f"http://127.0.0.1:{free_port()}/rpc"})):
         program = run(INVENTORY.replace("stock.query", f"drain.query{number:d}"), node, ID=f"drain-{number:d}", **mode)
         program.wait_line("started")
@@ -372,11 +395,17 @@ def test_sigterm_while_the_program_does_something_else(node: RealNode, run: Call
     assert code == 0 and "Traceback" not in text
 
 
-def test_a_second_sigterm_ends_at_once(node: RealNode, run: Callable[..., Program], agents: Callable[..., AgentReachAgent]) -> None:
-    program = run(INVENTORY.replace("time.sleep(1.5)", "time.sleep(30)").replace("stock.query", "second.query"), node, ID="second")
+def test_a_second_sigterm_ends_at_once(
+    node: RealNode, run: Callable[..., Program], agents: Callable[..., AgentReachAgent]
+) -> None:
+    program = run(
+        INVENTORY.replace("time.sleep(1.5)", "time.sleep(30)").replace("stock.query", "second.query"), node, ID="second"
+    )
     program.wait_line("started")
     client = agents("second-client")
-    caller = threading.Thread(target=lambda: pytest.raises(agent_reach.AgentReachError, client.call, "second.query", {"sku": "slow"}))
+    caller = threading.Thread(
+        target=lambda: pytest.raises(agent_reach.AgentReachError, client.call, "second.query", {"sku": "slow"})
+    )
     caller.start()
     program.wait_line("slow began")
     program.process.send_signal(signal.SIGTERM)
@@ -388,7 +417,9 @@ def test_a_second_sigterm_ends_at_once(node: RealNode, run: Callable[..., Progra
     caller.join(20)
 
 
-def test_agent_killed_others_answer(node: RealNode, run: Callable[..., Program], agents: Callable[..., AgentReachAgent]) -> None:
+def test_agent_killed_others_answer(
+    node: RealNode, run: Callable[..., Program], agents: Callable[..., AgentReachAgent]
+) -> None:
     code = INVENTORY.replace("stock.query", "twins.query")
     twins = [run(code, node, ID="twin-1"), run(code, node, ID="twin-2", URL=f"http://127.0.0.1:{free_port()}/rpc")]
     for twin in twins:
@@ -429,7 +460,9 @@ def test_node_restarts(binary: Path, tmp_path: Path, run: Callable[..., Program]
 def test_several_nodes(binary: Path, tmp_path: Path) -> None:
     first, second = RealNode(binary, tmp_path / "first").start(), RealNode(binary, tmp_path / "second").start()
     try:
-        with AgentReachAgent("wanderer", capabilities=[ANY], node=[first.url, second.url], heartbeat_interval_sec=1, handle_signals=False) as agent:
+        with AgentReachAgent(
+            "wanderer", capabilities=[ANY], node=[first.url, second.url], heartbeat_interval_sec=1, handle_signals=False
+        ) as agent:
             agent.rpc_handler("any.thing")(lambda request: "here")
             agent.start()
             assert first.get("/v1/agents/wanderer")[0] == 200
@@ -477,3 +510,62 @@ def test_all_tools_register_as_capabilities(node: RealNode, agents: Callable[...
     names = {c["name"] for c in capabilities}
     shown = json.loads(node.get("/v1/agents/github")[1])
     assert {c["name"] for c in shown["capabilities"]} == names
+
+
+def test_an_agent_without_sdk_is_vouched_for(
+    node: RealNode, run: Callable[..., Program], agents: Callable[..., AgentReachAgent], tmp_path: Path
+) -> None:
+    port = free_port()
+    server = run(
+        f"""
+        import json
+        from http.server import BaseHTTPRequestHandler, HTTPServer
+        class Weather(BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.do_POST()
+            def do_POST(self):
+                request = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{{}}")
+                body = json.dumps({{"city": request.get("city"), "sky": "clear"}}).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+        server = HTTPServer(("127.0.0.1", {port}), Weather)
+        print("listening", flush=True)
+        server.serve_forever()
+        """,
+        node,
+    )
+    server.wait_line("listening")
+    described = {"agent_id": "weather-01", "capabilities": [{"name": "weather.now", "version": "1.0.0"}]}
+    file = tmp_path / "weather.json"
+    file.write_text(json.dumps({**described, "endpoint": {"type": "http", "url": f"http://127.0.0.1:{port}/"}}))
+    command = [str(node.binary), "attach", str(file), "--node", node.url, "--config", "config.yaml"]
+    done = subprocess.run(command, cwd=node.folder, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 0, done.stdout + done.stderr
+    client = agents("weather-client")
+    wait_for(lambda: b'"available"' in node.get("/v1/agents/weather-01")[1], "weather-01 available")
+    response = client.call_full("weather.now", {"city": "Bern"})
+    assert response.payload == {"city": "Bern", "sky": "clear"} and response.header.vouched_by
+
+
+def test_the_examples(binary: Path, tmp_path: Path, run: Callable[..., Program]) -> None:
+    node = RealNode(binary, tmp_path / "examples").start()
+    try:
+        check_examples(node, run)
+    finally:
+        node.end()
+
+
+def check_examples(node: RealNode, run: Callable[..., Program]) -> None:
+    folder = Path(__file__).parents[1] / "examples"
+    inventory = run((folder / "inventory_agent.py").read_text(), node)
+    inventory.wait_line("agent registered")
+    code, text = run((folder / "order_agent.py").read_text(), node).finish()
+    assert code == 0, text
+    assert (
+        "unknown_sku - SKU-0 is not in this warehouse" in text
+        and "10 answers at once" in text
+        and text.count("part {") == 2
+    )

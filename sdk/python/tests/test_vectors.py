@@ -9,18 +9,38 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from agent_reach import _json, keys
-from agent_reach.envelope import MAX_PAYLOAD, Envelope, check_header, decode_bytes, decode_document, format_time, parse_time
+from agent_reach.envelope import (
+    MAX_PAYLOAD,
+    Envelope,
+    check_header,
+    decode_bytes,
+    decode_document,
+    format_time,
+    parse_time,
+)
 from agent_reach.errors import CODES, HTTP_STATUS, AgentReachError, BadSeal
 from agent_reach.seal import Verifier, key_from_base64, leaf_of, seal_leaves
 from agent_reach.tickets import open_ticket
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 VECTORS = Path(__file__).parents[3] / "test" / "vectors"
 if not VECTORS.is_dir():
     pytest.skip("test/vectors is not there", allow_module_level=True)
 
-MESSAGES = ["singles", "batch-2", "batch-3", "batch-7", "batch-64", "batch-256", "payloads", "headers", "documents", "binaries"]
+MESSAGES = [
+    "singles",
+    "batch-2",
+    "batch-3",
+    "batch-7",
+    "batch-64",
+    "batch-256",
+    "payloads",
+    "headers",
+    "documents",
+    "binaries",
+]
 
 
 def load(name: str) -> list[dict[str, Any]]:
@@ -96,7 +116,11 @@ def test_what_decodes_encodes_to_the_same_bytes(case: dict[str, Any]) -> None:
         assert envelope.to_bytes() == data
         if "document" in case:
             again, _ = decode_document(envelope.to_document(), case.get("max_payload", MAX_PAYLOAD))
-            assert (again.header_bytes, again.payload, again.seal) == (envelope.header_bytes, envelope.payload, envelope.seal)
+            assert (again.header_bytes, again.payload, again.seal) == (
+                envelope.header_bytes,
+                envelope.payload,
+                envelope.seal,
+            )
 
 
 def private_key(name: str) -> keys.PrivateKey:
@@ -106,7 +130,9 @@ def private_key(name: str) -> keys.PrivateKey:
 
 @pytest.mark.parametrize("name", ["singles", "batch-2", "batch-3", "batch-7"])
 def test_sealing_again_gives_the_same_bytes(name: str) -> None:
-    wanted = [base64.b64decode(c["binary"]) for c in load(name) if c["name"].startswith("message ") and ":" not in c["name"]]
+    wanted = [
+        base64.b64decode(c["binary"]) for c in load(name) if c["name"].startswith("message ") and ":" not in c["name"]
+    ]
     originals = [decode_bytes(data) for data in wanted]
     groups = [[one] for one in originals] if name == "singles" else [originals]
     sealed: list[bytes] = []
