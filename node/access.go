@@ -21,7 +21,7 @@ func (c LoggingConfig) Logger(w *os.File) *slog.Logger {
 	}
 	terminal := isTerminal(w)
 	if c.Format == "text" || c.Format != "json" && terminal {
-		return slog.New(tint.NewHandler(w, &tint.Options{Level: level, TimeFormat: "2006-01-02T15:04:05.000Z07:00", NoColor: !terminal}))
+		return slog.New(tint.NewTextHandler(w, &tint.Options{Level: level, TimeFormat: "2006-01-02T15:04:05.000Z07:00", NoColor: !terminal}))
 	}
 	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
 }

@@ -96,10 +96,11 @@ func TestLoggerFormats(t *testing.T) {
 		}
 		log := LoggingConfig{Level: "info", Format: format}.Logger(f)
 		log.Debug("hidden")
-		log.Info("up", "id", 7)
+		log.Info("up", "id", 7, "text", "\x1b[2J\n\u202e")
 		f.Close()
 		got, err := os.ReadFile(path)
-		if err != nil || !strings.Contains(string(got), want) || strings.Contains(string(got), "hidden") {
+		if err != nil || !strings.Contains(string(got), want) || strings.Contains(string(got), "hidden") ||
+			strings.Contains(string(got), "\x1b") || strings.Count(string(got), "\n") != 1 {
 			t.Errorf("%s: %v: %s", format, err, got)
 		}
 	}
