@@ -17,6 +17,7 @@ func (p *program) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:                        "config",
 		Short:                      "Check a node's configuration",
+		Example:                    "  agent-reach config check config.yaml",
 		SuggestionsMinimumDistance: 2,
 		Args:                       onlyCommands,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

@@ -15,6 +15,7 @@ func (p *program) keysCommand() *cobra.Command {
 
 With AGENT_REACH_KEY_PASSPHRASE set, a new key is encrypted with it (OpenSSH format), and an encrypted one is opened with it.`,
 		SuggestionsMinimumDistance: 2,
+		Example:                    "  agent-reach keys new ./keys/agent.pem\n  agent-reach keys show ./keys/agent.pem",
 		Args:                       onlyCommands,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
