@@ -66,6 +66,9 @@ func (s *Server) guard(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &response{ResponseWriter: w}
 		defer s.rescue(out, r)
+		if len(r.TransferEncoding) > 0 { // a Content-Length beside it, which net/http hides, puts the request's end elsewhere: RFC 9112, 6.1
+			out.Header().Set("Connection", "close")
+		}
 		switch err := checkOrigin(r); {
 		case r.Method == http.MethodConnect:
 			out.Header().Set("Connection", "close")
