@@ -29,6 +29,7 @@ class Call:
         self.id = id  # 0: asked here, and nothing of it was written yet
         self.hop = hop
         self.asked_here = asked_here
+        self.expiry: asyncio.TimerHandle | None = None  # of a cancelled call: when it is forgotten all the same
         self.handed_over = False  # the last frame of the message was given to the byte stream
         self.task: asyncio.Task[None] | None = None  # who answers; cancelled when the asker gives up or the link breaks
         kind = frames.MESSAGE if asked_here else frames.PART

@@ -151,6 +151,9 @@ class Core:
             await self._answer(call, data)
         except AgentReachError as e:
             call.end(e)
+        except Exception as e:
+            log.exception("call failed")
+            call.end(AgentReachError(f"a fault in the agent's SDK: {e!r}", step="agent"))
 
     async def _answer(self, call: Call, data: bytes) -> None:
         envelope = decode_bytes(data, self._settings.max_payload_bytes)

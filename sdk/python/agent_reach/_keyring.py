@@ -82,8 +82,13 @@ class KeyRing:
         if running is None:
             running = asyncio.ensure_future(self._ask(id))
             self._fetching[id] = running
-            running.add_done_callback(lambda _: self._fetching.pop(id, None))
+            running.add_done_callback(lambda done: self._fetched(id, done))
         return await asyncio.shield(running)
+
+    def _fetched(self, id: str, done: asyncio.Future[bytes]) -> None:
+        self._fetching.pop(id, None)
+        if not done.cancelled():
+            done.exception()  # looked at, in case nobody waits any more
 
     async def _ask(self, id: str) -> bytes:
         url = f"{self._address()}/v1/agents/{id}"

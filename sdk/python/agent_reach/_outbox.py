@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from . import frames
-from .errors import AgentReachError, Overloaded
+from .errors import AgentReachError
 
 BATCH = 64 << 10  # bytes gathered into one write
 MAX_CONTROL = 4096  # control frames that may wait; more: the peer floods or does not read
@@ -54,14 +54,16 @@ class Stream:
 
 class Outbox:
     def __init__(self, wake: Callable[[], None]) -> None:
+        self.flooded = False  # a control frame was lost: the link is to be given up
         self._wake = wake
         self._control: deque[bytes] = deque()
         self._rings: list[deque[Stream]] = [deque() for _ in range(10)]
 
     def control(self, frame: bytes) -> None:
         if len(self._control) >= MAX_CONTROL:
-            raise Overloaded(f"{MAX_CONTROL} control frames wait on the link", step="link")
-        self._control.append(frame)
+            self.flooded = True
+        else:
+            self._control.append(frame)
         self._wake()
 
     def add(self, stream: Stream, data: bytes, prefix: bytes, final: bool = False) -> asyncio.Future[None]:

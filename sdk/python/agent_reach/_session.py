@@ -188,8 +188,13 @@ class Session:
         task: asyncio.Task[Any] = asyncio.ensure_future(work)
         task.set_name(name)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("session failed", exc_info=error)
 
     async def _supervise(self) -> None:
         pause = 0
@@ -217,7 +222,10 @@ class Session:
                 attached = await self._attach_to(address)
                 self._address = address
                 return attached
-            except AgentReachError as e:
+            except Exception as e:
+                if not isinstance(e, AgentReachError):
+                    log.exception("attaching failed, addr=%s", address)
+                    e = AgentReachError(f"attaching to {address} failed: {e!r}", step="link")
                 log.log(
                     logging.INFO if len(self._addresses) > 1 else logging.DEBUG,
                     "not attached, addr=%s err=%s",
@@ -304,6 +312,8 @@ class Session:
                 await self._register_again(link)
             except AgentReachError as e:
                 log.warning("heartbeat failed, node=%s err=%s", link.peer.id, e)
+            except Exception:
+                log.exception("heartbeat failed, node=%s", link.peer.id)
 
     async def _register_again(self, link: Link) -> None:
         log.info("the node does not know this agent (any more), node=%s", link.peer.id)

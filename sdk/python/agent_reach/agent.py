@@ -73,6 +73,7 @@ class AgentReachAgent:
         self._lock = threading.RLock()
         self._loop: LoopThread | None = None
         self._core: Core | None = None
+        self._keeper: threading.Thread | None = None  # not a daemon: keeps the process alive until stop()
         self._stopping = False
         self._stopped = threading.Event()
 
@@ -121,7 +122,8 @@ class AgentReachAgent:
         except BaseException:
             self.stop(0)
             raise
-        threading.Thread(target=self._stopped.wait, name=f"agent-reach-{self.agent_id}-alive").start()
+        self._keeper = threading.Thread(target=self._stopped.wait, name=f"agent-reach-{self.agent_id}-alive")
+        self._keeper.start()
         if self._handle_signals:
             _signals.watch(self)
 
@@ -150,6 +152,8 @@ class AgentReachAgent:
         finally:
             atexit.unregister(self._at_exit)
             self._stopped.set()
+            if self._keeper:
+                self._keeper.join(1.0)
             _signals.forget(self)
 
     def set_available(self, capabilities: Iterable[str] | None) -> None:

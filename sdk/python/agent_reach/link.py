@@ -92,6 +92,8 @@ class Link:
         return bool(self._calls or self._unsent)
 
     def forget(self, call: Call) -> None:
+        if call.expiry:
+            call.expiry.cancel()
         if call in self._unsent:
             self._unsent.discard(call)
         elif self._calls.pop(call.id, None) is None:
@@ -103,7 +105,7 @@ class Link:
 
     def await_end(self, call: Call) -> None:
         """A cancelled call is remembered until the node ends it, at most a while."""
-        asyncio.get_running_loop().call_later(STALL, self.forget, call)
+        call.expiry = asyncio.get_running_loop().call_later(STALL, self.forget, call)
 
     def reserve(self, count: int) -> bool:
         if self._under_way + count > MAX_UNDER_WAY:
@@ -255,6 +257,8 @@ class Link:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            if self.outbox.flooded:
+                raise Overloaded(f"node {self.peer.id} floods the link, or does not read it", step="link")
             while batch := self.outbox.take():
                 self._write_began = loop.time()
                 await self._ws.send(batch)

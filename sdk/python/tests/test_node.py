@@ -342,6 +342,8 @@ def test_direct_calls(node: RealNode, run: Callable[..., Program], agents: Calla
             "quantity": 42,
         }
     assert node.log().count('"caller":"direct-client"') == before, "the node saw none of these calls"
+    client.stop()
+    assert "not counted" not in node.log(), "the outcomes were told with tickets that the node takes"
     with pytest.raises(agent_reach.SchemaInvalid):
         agents("direct-client-2").call("stock.query", {"sku": 1}, direct=True, target_agent="direct-01")
 
