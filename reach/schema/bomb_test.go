@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"runtime"
 	"strings"
 	"syscall"
@@ -154,29 +155,41 @@ func trees(n int) []string {
 	return forests[n-1]
 }
 
-// TestWorst: no payload takes long to check, whatever the schema, nor much more memory than it has bytes.
-func TestWorst(t *testing.T) {
-	if raced {
-		t.Skip("not run: the race detector slows everything down tenfold")
-	}
+type trial struct{ schema, payload string }
+
+// heavyShapes are schemas that go through a payload in many ways.
+func heavyShapes() map[string]trial {
 	unions := `{"allOf":[` + strings.Repeat(`{"anyOf":[{"properties":{"x":false}},{"patternProperties":{"^y":true}}]},`, 500) + `{}],"unevaluatedProperties":{"type":"integer"}}`
-	tests := map[string]struct{ schema, payload string }{
+	return map[string]trial{
+		"many unions, wrong":     {`{"items":{"anyOf":[{"type":"string"},{"type":"object"},{"minimum":2}]}}`, fill("[", "1", "]")},
+		"level doubling":         {doubling(60, `{"items":{"allOf":[NEXT,NEXT]}}`, `{"type":"string"}`), nest(60, "[", fill("", "1", "")[:size()-200]+"1", "]")},
+		"recursive doubling":     {`{"items":{"allOf":[{"$ref":"#"},{"$ref":"#"}]}}`, nest(500, "[", fill("", "1", "")[:size()-2000]+"1", "]")},
+		"recursive union, wrong": {`{"anyOf":[{"type":"string"},{"items":{"anyOf":[{"$ref":"#"},{"$ref":"#"}]}}],"type":["array","string"]}`, nest(500, "[", fill("", "1", "")[:size()-2000]+"1", "]")},
+		"recursive forest":       {`{"anyOf":[{"type":"string"},{"items":{"allOf":[{"$ref":"#"},{"$ref":"#"}]},"maxItems":2000000,"type":"array"}]}`, fill("[", "[[[[[[[[[[[[1]]]]]]]]]]]]", "]")},
+		"reference beside items": {`{"$ref":"#/$defs/b","items":{"$ref":"#"},"$defs":{"b":{"items":{"$ref":"#"}}},"not":{"type":"string"}}`, nest(500, "[", `"x"`, "]")},
+		"expansion":              {doubling(11, `{"anyOf":[NEXT,NEXT]}`, `{"type":"string"}`), `[[]]`},
+		"expansion, many":        {`{"items":{"$ref":"#/$defs/d0"},` + doubling(11, `{"anyOf":[NEXT,NEXT]}`, `{"type":"string"}`)[len(`{"$ref":"#/$defs/d0",`):], fill("[", "[[]]", "]")},
+		"unevaluated":            {unions, "{" + numbered(`"k%d":1`) + "}"},
+		"unevaluated, many":      {`{"items":` + unions + `}`, fill("[", `{"x":1,"y":2,"z":3}`, "]")},
+		"unevaluated, nested":    {`{"unevaluatedItems":{"$ref":"#"},"anyOf":[{"contains":{"type":"string"}},{"contains":{"type":"null"}},true]}`, nest(500, "[null,", fill("", "[]", ""), "]")},
+		"alternatives":           {`{"items":{"oneOf":[` + strings.Repeat(`{"properties":{"a":{"const":1}}},`, 900) + `{}]}}`, fill("[", `{"a":2}`, "]")},
+		"alternatives, wrong":    {`{"items":{"oneOf":[` + strings.Repeat(`{"properties":{"a":{"const":1}}},`, 900) + `false]}}`, fill("[", `{"a":2}`, "]")},
+		"nested alternatives":    {`{"type":"array","items":{"anyOf":[{"$ref":"#"},{"type":"array","items":{"$ref":"#"}},{"type":"object"}]}}`, nest(250, "[[1],", "1", "]")},
+		"contains":               {`{"items":{"contains":{"type":"array","contains":{"type":"string"}}}}`, fill("[", `[[1,2,3],[4,5,6]]`, "]")},
+		"deep":                   {`{"items":{"$ref":"#"},"type":"array"}`, nest(512, "[", "", "]")},
+		"dynamic references":     {`{"$dynamicAnchor":"n","items":{"allOf":[{"$dynamicRef":"#n"},{"$dynamicRef":"#n"}]}}`, nest(500, "[", fill("", "1", "")[:size()-2000]+"1", "]")},
+		"the metaschema":         {`{"$ref":"https://json-schema.org/draft/2020-12/schema"}`, fill(`{"allOf":[`, `{"properties":{"a":{"type":"strng"}}}`, "]}")},
+	}
+}
+
+// heavyKeywords are keywords that cost much for one value.
+func heavyKeywords() map[string]trial {
+	return map[string]trial{
 		"many integers":             {`{"items":{"type":"integer","minimum":0}}`, fill("[", "1", "]")},
 		"many wrong items":          {`{"items":{"type":"string"}}`, fill("[", "1", "]")},
-		"many unions, wrong":        {`{"items":{"anyOf":[{"type":"string"},{"type":"object"},{"minimum":2}]}}`, fill("[", "1", "]")},
 		"many members":              {`{"additionalProperties":{"type":"integer"}}`, "{" + numbered(`"k%d":1`) + "}"},
 		"many members, patterns":    {`{"patternProperties":{"^a*b*c*d*e*f*k[0-9]*$":{"type":"integer"},"k.*1":true,".*2$":true}}`, "{" + numbered(`"k%d":1`) + "}"},
 		"property names":            {`{"propertyNames":{"pattern":"^k(0|1|2|3|4|5|6|7|8|9)*$","maxLength":9}}`, "{" + numbered(`"k%d":1`) + "}"},
-		"level doubling":            {doubling(60, `{"items":{"allOf":[NEXT,NEXT]}}`, `{"type":"string"}`), nest(60, "[", fill("", "1", "")[:size()-200]+"1", "]")},
-		"recursive doubling":        {`{"items":{"allOf":[{"$ref":"#"},{"$ref":"#"}]}}`, nest(500, "[", fill("", "1", "")[:size()-2000]+"1", "]")},
-		"recursive union, wrong":    {`{"anyOf":[{"type":"string"},{"items":{"anyOf":[{"$ref":"#"},{"$ref":"#"}]}}],"type":["array","string"]}`, nest(500, "[", fill("", "1", "")[:size()-2000]+"1", "]")},
-		"recursive forest":          {`{"anyOf":[{"type":"string"},{"items":{"allOf":[{"$ref":"#"},{"$ref":"#"}]},"maxItems":2000000,"type":"array"}]}`, fill("[", "[[[[[[[[[[[[1]]]]]]]]]]]]", "]")},
-		"reference beside items":    {`{"$ref":"#/$defs/b","items":{"$ref":"#"},"$defs":{"b":{"items":{"$ref":"#"}}},"not":{"type":"string"}}`, nest(500, "[", `"x"`, "]")},
-		"expansion":                 {doubling(11, `{"anyOf":[NEXT,NEXT]}`, `{"type":"string"}`), `[[]]`},
-		"expansion, many":           {`{"items":{"$ref":"#/$defs/d0"},` + doubling(11, `{"anyOf":[NEXT,NEXT]}`, `{"type":"string"}`)[len(`{"$ref":"#/$defs/d0",`):], fill("[", "[[]]", "]")},
-		"unevaluated":               {unions, "{" + numbered(`"k%d":1`) + "}"},
-		"unevaluated, many":         {`{"items":` + unions + `}`, fill("[", `{"x":1,"y":2,"z":3}`, "]")},
-		"unevaluated, nested":       {`{"unevaluatedItems":{"$ref":"#"},"anyOf":[{"contains":{"type":"string"}},{"contains":{"type":"null"}},true]}`, nest(500, "[null,", fill("", "[]", ""), "]")},
 		"equal sums in the library": {`{"uniqueItems":true}`, "[" + strings.Join(trees(12), ",") + "]"},
 		"unique numbers":            {`{"uniqueItems":true}`, "[" + numbered("%d") + "]"},
 		"unique on every level":     {`{"uniqueItems":true,"items":{"$ref":"#"}}`, nest(500, "[", numbered(`%d`)[:size()-1100]+"1", "]")},
@@ -191,20 +204,22 @@ func TestWorst(t *testing.T) {
 		"lengths":                   {`{"allOf":[` + strings.Repeat(`{"minLength":1},`, 2000) + `{}]}`, `"` + strings.Repeat("ä", size()/2-10) + `"`},
 		"long numbers":              {`{"items":{"multipleOf":3` + strings.Repeat("7", 990) + `e-9}}`, fill("[", "1"+strings.Repeat("2", 900)+"e900", "]")},
 		"numbers with exponents":    {`{"items":{"multipleOf":1e-999,"maximum":1e999,"type":"integer"}}`, fill("[", "1e999", "]")},
-		"alternatives":              {`{"items":{"oneOf":[` + strings.Repeat(`{"properties":{"a":{"const":1}}},`, 900) + `{}]}}`, fill("[", `{"a":2}`, "]")},
-		"alternatives, wrong":       {`{"items":{"oneOf":[` + strings.Repeat(`{"properties":{"a":{"const":1}}},`, 900) + `false]}}`, fill("[", `{"a":2}`, "]")},
-		"nested alternatives":       {`{"type":"array","items":{"anyOf":[{"$ref":"#"},{"type":"array","items":{"$ref":"#"}},{"type":"object"}]}}`, nest(250, "[[1],", "1", "]")},
-		"contains":                  {`{"items":{"contains":{"type":"array","contains":{"type":"string"}}}}`, fill("[", `[[1,2,3],[4,5,6]]`, "]")},
 		"format regex":              {`{"items":{"format":"regex"}}`, fill("[", `"(a*)+"`, "]")},
 		"format regex, long":        {`{"items":{"format":"regex"}}`, fill("[", `"`+strings.Repeat("(a|b)", 800)+`"`, "]")},
 		"formats":                   {`{"items":{"anyOf":[{"format":"date-time"},{"format":"uri"},{"format":"email"},{"format":"uuid"}]}}`, fill("[", `"::not a form at all"`, "]")},
 		"format, long":              {`{"format":"json-pointer"}`, `"` + strings.Repeat("/", size()-10) + `"`},
-		"deep":                      {`{"items":{"$ref":"#"},"type":"array"}`, nest(512, "[", "", "]")},
-		"dynamic references":        {`{"$dynamicAnchor":"n","items":{"allOf":[{"$dynamicRef":"#n"},{"$dynamicRef":"#n"}]}}`, nest(500, "[", fill("", "1", "")[:size()-2000]+"1", "]")},
-		"the metaschema":            {`{"$ref":"https://json-schema.org/draft/2020-12/schema"}`, fill(`{"allOf":[`, `{"properties":{"a":{"type":"strng"}}}`, "]}")},
 		"const objects":             {`{"const":{"a":1}}`, "{" + numbered(`"k%d":1`) + "}"},
 		"escapes":                   {`{"items":{"maxLength":3}}`, fill("[", `"\u00e4\n"`, "]")},
 	}
+}
+
+// TestWorst: no payload takes long to check, whatever the schema.
+func TestWorst(t *testing.T) {
+	if raced {
+		t.Skip("not run: the race detector slows everything down tenfold")
+	}
+	tests := heavyShapes()
+	maps.Copy(tests, heavyKeywords())
 	for name, test := range tests {
 		s := compile(t, test.schema)
 		runtime.GC()

@@ -18,7 +18,7 @@ type builder struct {
 	doc      any // the schema, decoded
 	rules    map[*jsonschema.Schema]*rule
 	order    []built
-	dynamic  []*dynamicUse
+	dynamic  []dynamicUse
 }
 
 type built struct {
@@ -26,6 +26,7 @@ type built struct {
 	rule *rule
 }
 
+// dynamicUse is a $dynamicRef in a rule, and its first target.
 type dynamicUse struct {
 	from, first *rule
 }
@@ -337,7 +338,7 @@ func (k *keywords) references() {
 		return
 	}
 	r.applying(dynamicRef{first}, everyKind)
-	k.b.dynamic = append(k.b.dynamic, &dynamicUse{r, first})
+	k.b.dynamic = append(k.b.dynamic, dynamicUse{r, first})
 }
 
 func (k *keywords) alternatives() {

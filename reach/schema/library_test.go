@@ -56,70 +56,49 @@ func (m maker) value(depth int) string {
 
 // keyword makes up one keyword and its value.
 func (m maker) keyword(depth int) string {
-	sub := func() string { return m.schema(depth - 1) }
-	one := func(name string) string { return fmt.Sprintf("%q:%s", name, sub()) }
-	some := func(name string) string { return fmt.Sprintf("%q:%s", name, m.list(1+m.IntN(3), sub)) }
-	named := func(name string) string { return fmt.Sprintf("%q:%s", name, m.object(m.IntN(4), sub)) }
-	number := func(name string) string { return fmt.Sprintf("%q:%d", name, m.IntN(4)) }
 	if depth > 0 && m.IntN(2) == 0 {
-		switch m.IntN(18) {
-		case 0, 1:
-			return named("properties")
-		case 2:
-			return one(pick(m, []string{"additionalProperties", "unevaluatedProperties", "unevaluatedItems"}))
-		case 3:
-			return fmt.Sprintf(`"patternProperties":{"%s":%s}`, pick(m, somePattern), sub())
-		case 4:
-			return one("propertyNames")
-		case 5:
-			return one("items")
-		case 6:
-			return some("prefixItems")
-		case 7:
-			return one("contains")
-		case 8:
-			return one("not")
-		case 9:
-			return one("if")
-		case 10:
-			return one("then")
-		case 11:
-			return one("else")
-		case 12:
-			return named("dependentSchemas")
-		case 13, 14:
-			return some("anyOf")
-		case 15:
-			return some("oneOf")
-		default:
-			return some("allOf")
-		}
+		return m.applicator(depth)
 	}
-	switch m.IntN(14) {
-	case 0, 1:
+	return m.assertion()
+}
+
+func (m maker) applicator(depth int) string {
+	sub := func() string { return m.schema(depth - 1) }
+	switch m.IntN(8) {
+	case 0:
+		name := pick(m, []string{"properties", "properties", "dependentSchemas"})
+		return fmt.Sprintf("%q:%s", name, m.object(m.IntN(4), sub))
+	case 1:
+		return fmt.Sprintf(`"patternProperties":{"%s":%s}`, pick(m, somePattern), sub())
+	case 2, 3, 4:
+		name := pick(m, []string{"anyOf", "anyOf", "oneOf", "allOf", "allOf", "prefixItems"})
+		return fmt.Sprintf("%q:%s", name, m.list(1+m.IntN(3), sub))
+	}
+	name := pick(m, []string{"additionalProperties", "unevaluatedProperties", "unevaluatedItems", "propertyNames", "items",
+		"contains", "not", "if", "then", "else"})
+	return fmt.Sprintf("%q:%s", name, sub())
+}
+
+func (m maker) assertion() string {
+	switch m.IntN(9) {
+	case 0:
 		return fmt.Sprintf(`"type":%q`, pick(m, someTypes))
-	case 2:
+	case 1:
 		return fmt.Sprintf(`"type":["string","array","object",%q]`, pick(m, someTypes[:4]))
-	case 3:
+	case 2:
 		return `"const":` + m.value(1)
-	case 4:
+	case 3:
 		return `"enum":` + m.list(1+m.IntN(4), func() string { return m.value(1) })
+	case 4:
+		return fmt.Sprintf("%q:%d", pick(m, []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength",
+			"minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains"}), m.IntN(4))
 	case 5:
-		return number(pick(m, []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}))
-	case 6:
 		return `"multipleOf":` + pick(m, []string{"1", "0.5", "2", "3e-1", "1e3"})
+	case 6:
+		return pick(m, []string{`"uniqueItems":true`, `"format":"date"`, `"pattern":"` + pick(m, somePattern) + `"`})
 	case 7:
-		return number(pick(m, []string{"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"}))
-	case 8:
-		return number(pick(m, []string{"minContains", "maxContains"}))
-	case 9:
-		return `"uniqueItems":true`
-	case 10:
-		return fmt.Sprintf(`"required":[%q]`, pick(m, someNames))
-	case 11:
-		return fmt.Sprintf(`"dependentRequired":{%q:[%q]}`, pick(m, someNames), pick(m, someNames))
-	case 12:
-		return pick(m, []string{`"format":"date"`, `"pattern":"` + pick(m, somePattern) + `"`})
+		return pick(m, []string{fmt.Sprintf(`"required":[%q]`, pick(m, someNames)),
+			fmt.Sprintf(`"dependentRequired":{%q:[%q]}`, pick(m, someNames), pick(m, someNames))})
 	}
 	return pick(m, []string{`"$ref":"#/$defs/a"`, `"$ref":"#/$defs/b"`, `"$ref":"#"`, `"$ref":"b"`, `"$dynamicRef":"#x"`, `"$ref":"#y"`})
 }
@@ -143,9 +122,20 @@ func (m maker) keywords(depth int) string {
 	return strings.Join(all, ",")
 }
 
+// root makes up a schema, in one of three dialects. In draft-07 there is no const, since the library heeds it beside a $ref,
+// where that draft says that it means nothing.
 func (m maker) root() string {
-	return fmt.Sprintf(`{"$dynamicAnchor":"x",%s,"$defs":{"a":{"$anchor":"y",%s},"b":{"$id":"b","$dynamicAnchor":"x",%s}}}`,
+	raw := fmt.Sprintf(`{"$dynamicAnchor":"x",%s,"$defs":{"a":{"$anchor":"y",%s},"b":{"$id":"b","$dynamicAnchor":"x",%s}}}`,
 		m.keywords(3), m.keywords(2), m.keywords(2))
+	switch m.IntN(6) {
+	case 0:
+		return `{"$schema":"https://json-schema.org/draft/2019-09/schema",` + raw[1:]
+	case 1:
+		return `{"$schema":"http://json-schema.org/draft-07/schema#",` + strings.NewReplacer(`"const":`, `"default":`,
+			`"$ref":"#y"`, `"additionalItems":{"type":"string"}`,
+			`"$ref":"b"`, `"dependencies":{"a":["b"],"b":{"minProperties":2}}`).Replace(raw[1:])
+	}
+	return raw
 }
 
 // FuzzAgainstLibrary compares verdicts with the library's own evaluator on schemas and payloads made from a seed.

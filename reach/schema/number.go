@@ -102,7 +102,7 @@ func (d decimal) integer() bool { return len(d.digits) <= d.exp || d.digits == "
 
 // isInteger reports whether a JSON number has no fraction: 3, 3.0 and 30e-1 have none.
 func isInteger(raw []byte) bool {
-	return bytes.IndexAny(raw, ".eE") < 0 || parseDecimal(raw).integer()
+	return !bytes.ContainsAny(raw, ".eE") || parseDecimal(raw).integer()
 }
 
 // multipleOf reports whether d is a whole multiple of m, which is not zero.

@@ -103,6 +103,25 @@ func TestStoreConcurrent(t *testing.T) {
 	}
 }
 
+// TestStoreLarge: more large payloads at once than there are places for are all checked.
+func TestStoreLarge(t *testing.T) {
+	s := schema.NewStore()
+	id, err := s.Add([]byte(`{"items":{"type":"integer"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload := []byte("[" + strings.Repeat("1,", 40_000) + "1]")
+	var all sync.WaitGroup
+	for range 32 {
+		all.Go(func() {
+			if err := s.Check(id, payload); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
 // TestSchemaConcurrent: one schema, checked by many at once.
 func TestSchemaConcurrent(t *testing.T) {
 	s := compile(t, orderSchema)

@@ -1,17 +1,25 @@
 package schema
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 
 	"github.com/agent-reach/agent-reach/envelope"
 )
 
+// largePayload is what a payload must exceed, in bytes, for its check to need one of the Store's places.
+const largePayload = 64 << 10
+
 // Store holds compiled schemas by id, shared by all capabilities that declare the same bytes and counted, so that it holds
 // no more than is registered. It is safe for concurrent use; Check takes no lock.
+//
+// A check may need thirty times the payload's bytes. Therefore only as many large payloads are checked at once as there are
+// processors, which costs no time, and the others wait.
 type Store struct {
-	mu      sync.Mutex // guards every entry's refs, and adding and removing entries
-	entries sync.Map   // envelope.SchemaID to *entry
+	mu      sync.Mutex    // guards every entry's refs, and adding and removing entries
+	entries sync.Map      // envelope.SchemaID to *entry
+	large   chan struct{} // holds one for each large payload being checked
 }
 
 type entry struct {
@@ -22,7 +30,9 @@ type entry struct {
 }
 
 // NewStore makes an empty store.
-func NewStore() *Store { return &Store{} }
+func NewStore() *Store {
+	return &Store{large: make(chan struct{}, runtime.GOMAXPROCS(0))}
+}
 
 // Add compiles raw unless it is there already, and counts one more user of it. The id is zero for an absent schema. After an
 // error nothing was added.
@@ -91,8 +101,16 @@ func (s *Store) Check(id envelope.SchemaID, payload []byte) error {
 	}
 	if e := s.entry(id); e != nil {
 		if compiled := e.schema.Load(); compiled != nil {
-			return compiled.Check(payload)
+			return s.check(compiled, payload)
 		}
 	}
 	return envelope.Errorf(envelope.Internal, envelope.StepCheck, "schema %x is not in the store", id[:8])
+}
+
+func (s *Store) check(compiled *Schema, payload []byte) error {
+	if len(payload) > largePayload {
+		s.large <- struct{}{}
+		defer func() { <-s.large }()
+	}
+	return compiled.Check(payload)
 }
