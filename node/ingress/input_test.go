@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -334,5 +335,23 @@ func TestErrorsAreOneFormat(t *testing.T) {
 	bad := problemOf(envelope.Errorf(envelope.Internal, envelope.StepCall, "\xff"), 500).encode()
 	if err := json.Unmarshal(bad, &p); err != nil {
 		t.Errorf("%v", err)
+	}
+}
+
+// Without a permission table only callers on this machine may call, and no header makes a caller one of them.
+func TestCallersFromElsewhere(t *testing.T) {
+	w := start(t)
+	w.agent("echoer", echo, "echo")
+	caller := w.caller("caller")
+	for from, want := range map[string]int{"127.0.0.1:1": 200, "[::1]:1": 200, "[::ffff:127.0.0.1]:1": 200, "192.0.2.1:1": 403, "[2001:db8::1]:1": 403, "pipe": 403} {
+		r := httptest.NewRequest("POST", "http://localhost/v1/messages", bytes.NewReader(document(t, caller.request("echo", "1"))))
+		r.RemoteAddr = from
+		r.Header.Set("X-Forwarded-For", "127.0.0.1")
+		r.Header.Set("X-Real-IP", "127.0.0.1")
+		out := httptest.NewRecorder()
+		w.server.handler.ServeHTTP(out, r)
+		if out.Code != want {
+			t.Errorf("%s: %d %s", from, out.Code, out.Body)
+		}
 	}
 }

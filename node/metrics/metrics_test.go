@@ -154,7 +154,9 @@ func BenchmarkObserve(b *testing.B) {
 func TestListsAreWhole(t *testing.T) {
 	for file, known := range map[string]func(string) bool{
 		"../../envelope/errors.go": func(s string) bool { return steps[envelope.Step(s)] },
-		"../../envelope/record.go": func(s string) bool { return s == string(envelope.Removed) || slices.Contains(states, envelope.State(s)) },
+		"../../envelope/record.go": func(s string) bool {
+			return s == string(envelope.Removed) || slices.Contains(states, envelope.State(s))
+		},
 		"../../envelope/header.go": func(s string) bool { return slices.Contains(msgTypes, envelope.MsgType(s)) },
 	} {
 		source, err := os.ReadFile(file)
