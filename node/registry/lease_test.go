@@ -70,6 +70,31 @@ func TestSilence(t *testing.T) {
 	})
 }
 
+// When the link is lost, who ran may have run, and who waited certainly did not.
+func TestLostLinkEndsWhatWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNode(t, nil)
+		a := newAgent(n, "stock")
+		a.answer = nil
+		a.mustOpen().mustRegister(`,"max_concurrent_requests":1`, "stock.query")
+		caller := newCaller(n)
+		ran, waited := make(chan error, 1), make(chan error, 1)
+		for _, ended := range []chan error{ran, waited} {
+			go func() { _, err := caller.call(context.Background(), "stock.query", "{}"); ended <- err }()
+			synctest.Wait()
+		}
+		a.drop()
+		synctest.Wait()
+		select {
+		case err := <-waited:
+			wantError(t, err, envelope.Unreachable)
+		default:
+			t.Fatal("it still waits for an agent that is gone")
+		}
+		wantError(t, <-ran, envelope.Timeout)
+	})
+}
+
 // An agent that only calls over HTTP has nothing that could answer a probe: its heartbeat alone brings it back.
 func TestSilentCaller(t *testing.T) {
 	bubble(t, func(t *testing.T) {
