@@ -91,7 +91,10 @@ func New(id string, options ...Option) (*Agent, error) {
 		quit:     make(chan struct{}),
 		done:     make(chan struct{}),
 	}
-	return a, fault(a.describe(nil))
+	if err := fault(a.describe(nil)); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 // ID is the agent's id.

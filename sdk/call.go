@@ -156,13 +156,15 @@ func (a *Agent) ask(ctx context.Context, c Call, take func(*Response) error) err
 	return a.askNode(ctx, q)
 }
 
-// question is a sealed request and what its answer needs.
+// question is a request, and what its answer needs.
 type question struct {
-	*envelope.Envelope
-	began    time.Time
-	deadline time.Time
-	from     string // who must answer; empty: any agent
-	take     func(part *envelope.Envelope, direct bool) error
+	*envelope.Envelope // as sealed last; nil before
+	header             envelope.Header
+	payload            []byte
+	began              time.Time
+	deadline           time.Time
+	from               string // who must answer; empty: any agent
+	take               func(part *envelope.Envelope, direct bool) error
 }
 
 func (a *Agent) question(ctx context.Context, c *Call, kind envelope.MsgType) (*question, error) {
@@ -180,15 +182,18 @@ func (a *Agent) question(ctx context.Context, c *Call, kind envelope.MsgType) (*
 		return nil, envelope.Errorf(envelope.Loop, envelope.StepCall, "this call would be asked on behalf of %d agents; the limit is %d", len(from.chain), envelope.MaxChain).
 			WithHint("agents are calling each other in a circle, or too deep: %v", from.chain)
 	}
-	e, err := a.sealed(envelope.Header{
-		MsgID: c.MsgID, MsgType: kind, TraceID: cmp.Or(c.Trace, from.traceID), Traceparent: from.traceparent,
-		TargetCapability: c.Capability, TargetAgent: c.Agent, Chain: from.chain,
-		TTLSec: seconds(deadline.Sub(now)), Priority: c.Priority, ConversationID: c.Conversation,
-	}, payload)
-	if err != nil {
-		return nil, err
+	h := envelope.Header{
+		MsgID: cmp.Or(c.MsgID, newID()), MsgType: kind, TraceID: cmp.Or(c.Trace, from.traceID), Traceparent: from.traceparent,
+		TargetCapability: c.Capability, TargetAgent: c.Agent, Chain: from.chain, Priority: c.Priority, ConversationID: c.Conversation,
 	}
-	return &question{Envelope: e, began: now, deadline: deadline, from: c.Agent}, nil
+	return &question{header: h, payload: payload, began: now, deadline: deadline, from: c.Agent}, nil
+}
+
+// seal makes the message of now: what waited for a node, or is sent again, would else be old when it gets there.
+func (q *question) seal(a *Agent) (err error) {
+	q.header.TTLSec = seconds(time.Until(q.deadline))
+	q.Envelope, err = a.sealed(q.header, q.payload)
+	return err
 }
 
 // seconds is d in whole seconds, rounded up, as ttl_sec allows it. What is below a second, the link's deadline says.
@@ -225,6 +230,9 @@ func outcomeOf(ctx context.Context, err error) error {
 }
 
 func (s *session) ask(ctx context.Context, q *question, attempts int) error {
+	if err := q.seal(s.agent); err != nil {
+		return err
+	}
 	hop := link.Hop{Deadline: q.deadline, HopsLeft: maxHops, Priority: q.Header.Priority, Attempts: attempts}
 	return s.link.Call(ctx, q.Envelope, hop, func(part *envelope.Envelope) error {
 		if err := belongs(q.Envelope, part, q.from); err != nil {

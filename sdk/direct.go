@@ -47,6 +47,9 @@ func (a *Agent) askDirect(ctx context.Context, q *question, c *Call) (done bool,
 		return false, err
 	}
 	for _, at := range order(list, c) {
+		if err := q.seal(a); err != nil {
+			return true, err
+		}
 		began := time.Now()
 		err := a.post(ctx, q, &at.Candidate)
 		a.report(at, time.Since(began), err)

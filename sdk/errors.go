@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -117,10 +118,17 @@ func (e *caused) Error() string { return e.coded.Error() }
 // Unwrap gives both.
 func (e *caused) Unwrap() []error { return []error{e.coded, e.cause} }
 
-// ended is e, matching the error of ctx as well if ctx has ended.
+// nearEnd is how much earlier than the context here the clocks along the way may call a deadline passed.
+const nearEnd = 25 * time.Millisecond
+
+// ended is e, matching the error of ctx as well if ctx has ended, or is about to by its deadline.
 func ended(ctx context.Context, e *envelope.Error) error {
-	if ctx.Err() == nil {
-		return e
+	if err := ctx.Err(); err != nil {
+		return &caused{e, err}
 	}
-	return &caused{e, ctx.Err()}
+	late := e.Code == envelope.Timeout || e.Code == envelope.Expired
+	if at, ok := ctx.Deadline(); ok && late && time.Until(at) < nearEnd {
+		return &caused{e, context.DeadlineExceeded}
+	}
+	return e
 }

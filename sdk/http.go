@@ -83,9 +83,6 @@ func (a *Agent) admit(h *home, e *envelope.Envelope, ticket []byte, now time.Tim
 	if err != nil {
 		return false, err
 	}
-	if life := t.Expires.Sub(now); life > envelope.MaxTicketLife+maxSkew {
-		return false, envelope.Errorf(envelope.Forbidden, envelope.StepTicket, "ticket lives for %v; at most %v is taken", life, envelope.MaxTicketLife)
-	}
 	if probe, err = a.ticketFits(h, &t, e); err != nil {
 		return false, err
 	}

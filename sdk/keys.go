@@ -139,8 +139,10 @@ func readKey(r io.Reader) (key envelope.PublicKey, err error) {
 			return key, err
 		}
 		if name.String() == "public_key" {
-			err := json.UnmarshalDecode(d, &key)
-			return key, err
+			if err := json.UnmarshalDecode(d, &key); err == nil && !key.IsZero() {
+				return key, nil
+			}
+			return envelope.PublicKey{}, errNoKey
 		}
 		if err := d.SkipValue(); err != nil {
 			return key, err

@@ -47,23 +47,26 @@ func (a *Agent) lookup(ctx context.Context, c *Call) ([]Candidate, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
-	doc, err := q.AppendDocument(nil, nil)
-	if err != nil {
-		return nil, err
-	}
 	for try := 0; ; try++ {
 		s, err := a.attached(ctx)
 		if err != nil {
 			return nil, err
 		}
-		found, err := a.lookupAt(ctx, s, doc)
+		found, err := a.lookupAt(ctx, s, q)
 		if err == nil || try == maxRetries || !a.again(err) || !sleep(ctx, jitter(retryPause<<try)) {
 			return found, outcomeOf(ctx, err)
 		}
 	}
 }
 
-func (a *Agent) lookupAt(ctx context.Context, s *session, doc []byte) ([]Candidate, error) {
+func (a *Agent) lookupAt(ctx context.Context, s *session, q *question) ([]Candidate, error) {
+	if err := q.seal(a); err != nil {
+		return nil, err
+	}
+	doc, err := q.AppendDocument(nil, nil)
+	if err != nil {
+		return nil, err
+	}
 	resp, err := a.fetch(ctx, http.MethodPost, s.home.url+"/v1/lookup?limit="+maxCandidates, doc)
 	if err != nil {
 		return nil, err
@@ -84,10 +87,15 @@ func (a *Agent) lookupAt(ctx context.Context, s *session, doc []byte) ([]Candida
 
 // again reports whether a request that failed with err was certainly not handed over and may fare better the next time.
 func (a *Agent) again(err error) bool {
-	switch {
-	case errors.Is(err, envelope.Unreachable):
+	if err == nil || errors.Is(err, envelope.AgentFailed) {
+		return false
+	}
+	switch e := envelope.AsError(err); {
+	case e.Code == envelope.Unreachable:
 		return true
-	case errors.Is(err, envelope.UnknownAgent) && envelope.AsError(err).Step == envelope.StepSeal: // the node forgot us
+	case e.Code == envelope.Expired && e.Step == envelope.StepSeen: // sealed a moment before the node started
+		return true
+	case e.Code == envelope.UnknownAgent && e.Step == envelope.StepSeal: // the node forgot us
 		poke(a.renew)
 		return true
 	}

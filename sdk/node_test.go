@@ -10,31 +10,33 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
 )
 
-// program is agent-reach, built for these tests.
-var program string
+// program is agent-reach, built when a test first needs it.
+var program = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("sdk-test-%d-agent-reach", os.Getpid()))
+	out, err := exec.Command("go", "build", "-o", path, "../cmd/agent-reach").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	built = path
+	return path, nil
+})
+
+// built is the program's file, once there is one.
+var built string
 
 func TestMain(m *testing.M) {
-	os.Exit(runWithProgram(m))
-}
-
-func runWithProgram(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "sdk")
-	if err != nil {
-		panic(err)
+	code := m.Run()
+	if built != "" {
+		os.Remove(built)
 	}
-	defer os.RemoveAll(dir)
-	program = filepath.Join(dir, "agent-reach")
-	if out, err := exec.Command("go", "build", "-o", program, "../cmd/agent-reach").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
+	os.Exit(code)
 }
 
 // realNode is a node in a process of its own. Started again, it has the same address and key.
@@ -81,7 +83,11 @@ func freeAddr() (string, error) {
 }
 
 func (n *realNode) start() error {
-	n.cmd = exec.Command(program, "--config", "config.yaml")
+	path, err := program()
+	if err != nil {
+		return err
+	}
+	n.cmd = exec.Command(path, "--config", "config.yaml")
 	n.cmd.Dir = n.dir
 	log, err := os.OpenFile(filepath.Join(n.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

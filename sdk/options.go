@@ -83,7 +83,13 @@ func WithEndpoint(e envelope.Endpoint) Option {
 // WithHeartbeat sets the time between heartbeats, in whole seconds, at least one. Default 30 s. The node refuses more than half of its
 // heartbeat_timeout_sec.
 func WithHeartbeat(every time.Duration) Option {
-	return func(c *config) error { c.heartbeat = int(every / time.Second); return nil }
+	return func(c *config) error {
+		c.heartbeat = int(every / time.Second)
+		if c.heartbeat < 1 {
+			return envelope.Errorf(envelope.Malformed, envelope.StepConfig, "a heartbeat every %v; at least a second must lie between two", every)
+		}
+		return nil
+	}
 }
 
 // WithMaxConcurrent sets how many requests the agent runs at once. Default 10. The node queues what is beyond.

@@ -19,7 +19,7 @@ import (
 	"github.com/agent-reach/agent-reach/envelope"
 )
 
-// post sends q to the candidate itself and takes its answer.
+// post sends q, which is sealed, to the candidate itself and takes its answer.
 //
 // Errors: Unreachable when certainly nothing was handed over; Timeout when it may have run; what the agent's problem document says; those of
 // the answer's checks, and of q.take.
