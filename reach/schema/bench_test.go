@@ -16,7 +16,7 @@ const orderSchema = `{"type":"object","properties":{
 
 const orderPayload = `{"order_id":"EU-20261130","qty":12,"currency":"EUR","placed":"2026-11-30T12:00:00Z","lines":[{"sku":"A-1001 left-hand thread","price":12.50},{"sku":"A-1002 right-hand thread","price":7.25},{"sku":"B-2200 washer, galvanised, box of 100","price":3}]}`
 
-// BenchmarkCheck checks a payload of 256 bytes against a schema of 5 properties.
+// BenchmarkCheck checks a payload of 248 bytes against a schema of 5 properties.
 func BenchmarkCheck(b *testing.B) {
 	s, err := schema.Compile([]byte(orderSchema))
 	if err != nil {
