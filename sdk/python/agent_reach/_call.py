@@ -167,6 +167,13 @@ class Call:
         self._finish(error)
         self._give_up()
 
+    def stalled(self, text: str) -> None:
+        """The other side takes no byte of this call; others go on."""
+        if self.asked_here:
+            self.cancel(Unreachable(f"{text} of the message; it certainly did not run", step="link"))
+        else:
+            self.break_off(Timeout(f"{text} of the answer", step="link"))
+
     def lost(self, text: str) -> None:
         """The link broke. Only a call that was not handed over certainly did not run."""
         error: AgentReachError = Unreachable(f"{text} before the request was handed over", step="link")

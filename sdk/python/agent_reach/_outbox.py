@@ -46,6 +46,7 @@ class Stream:
     on_written: Callable[[], None] | None = None
     pieces: deque[_Piece] = field(default_factory=deque)
     in_ring: bool = False
+    starving: float | None = None  # since when nothing may be written although something waits; in the loop's time
     started: bool = False
 
     def ready(self) -> bool:
@@ -75,14 +76,17 @@ class Outbox:
 
     def arm(self, stream: Stream) -> None:
         """To be called when the stream may have become ready: new data or new credit."""
+        if stream.pieces and stream.credit <= 0 and stream.starving is None:
+            stream.starving = asyncio.get_running_loop().time()
         if stream.ready() and not stream.in_ring:
+            stream.starving = None
             stream.in_ring = True
             self._rings[min(max(stream.priority, 1), 9)].append(stream)
             self._wake()
 
     def drop(self, stream: Stream, error: AgentReachError) -> None:
         """Forgets what the stream has not yet said; who waits for it learns why."""
-        pieces, stream.pieces = stream.pieces, deque()
+        pieces, stream.pieces, stream.starving = stream.pieces, deque(), None
         for piece in pieces:
             if not piece.written.done():
                 piece.written.set_exception(error)
@@ -108,9 +112,7 @@ class Outbox:
                 if not stream.ready():
                     continue
                 frame = self._frame(stream)
-                if stream.ready():
-                    stream.in_ring = True
-                    ring.append(stream)
+                self.arm(stream)
                 return frame
         return b""
 

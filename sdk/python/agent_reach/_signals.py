@@ -6,9 +6,11 @@ that holds a lock the draining needs.
 
 from __future__ import annotations
 
+import _thread
 import logging
 import os
 import signal
+import sys
 import threading
 from types import FrameType
 from typing import Any, Protocol
@@ -82,5 +84,9 @@ def _leave(number: int) -> None:
         stop.join()
     _leaving.done = True
     main = threading.main_thread()
-    if main.is_alive() and main.ident is not None:
+    if not main.is_alive() or main.ident is None:
+        return
+    if sys.platform == "win32":
+        _thread.interrupt_main(number)
+    else:
         signal.pthread_kill(main.ident, number)

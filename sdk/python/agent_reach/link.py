@@ -283,6 +283,9 @@ class Link:
             raise Unreachable(f"node {self.peer.id} was silent for {quiet:.0f} s", step="link")
         if self._write_began is not None and now - self._write_began > STALL:
             raise Unreachable(f"node {self.peer.id} took no byte for {STALL:.0f} s", step="link")
+        for call in list(self._calls.values()):
+            if call.stream.starving is not None and now - call.stream.starving > STALL:
+                call.stalled(f"node {self.peer.id} took no byte for {STALL:.0f} s")
         if quiet >= PING * 0.9:
             self.outbox.control(frames.encode(frames.PING, 0, b"keepaliv"))
 

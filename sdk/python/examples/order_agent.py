@@ -1,6 +1,7 @@
 """Asks for stock: in one piece, many at once, in parts, directly. Run inventory_agent.py first."""
 
 import asyncio
+from typing import Any
 
 from agent_reach import AgentError, AgentReachAgent
 
@@ -11,7 +12,7 @@ with AgentReachAgent("order-processing-agent", "./keys/order_agent_ed25519.pem",
     except AgentError as e:
         print(e.code, "-", e.text)
 
-    async def many() -> list[dict[str, object]]:
+    async def many() -> list[Any]:
         return await asyncio.gather(*(client.call_async("stock.query", {"sku": "SKU-10007"}) for _ in range(10)))
 
     print(len(asyncio.run(many())), "answers at once")

@@ -103,6 +103,8 @@ class FakeLink:
                 await self._on_message(frame)
             elif frame.type == frames.PART:
                 await self._on_part(frame)
+            elif frame.type == frames.PING and self.node.answer_pings:
+                await self.send(frames.encode(frames.PING, 0, frame.body, frames.ACK))
             elif frame.type == frames.END:
                 self.ends[frame.call] = frames.decode_error(frame.body)
             self.node.notify()
@@ -145,6 +147,7 @@ class FakeNode:
     refuse: AgentReachError | None = None
     wrong_proof: bool = False
     state: str = "available"
+    answer_pings: bool = False
     mute: bool = False  # accepts the WebSocket and says nothing
     on_request: Callable[[Asked], Awaitable[None]] | None = None
     on_heartbeat: Callable[[Asked], Awaitable[None]] | None = None

@@ -438,6 +438,22 @@ def test_a_silent_link_is_given_up(node: FakeNode, monkeypatch: pytest.MonkeyPat
         node.wait(lambda: len(node.links) >= 2, "the fake answers no ping, so another link is made")
 
 
+def test_a_call_that_is_not_taken_is_given_up_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_module, "PING", 0.1)
+    monkeypatch.setattr(link_module, "STALL", 0.5)
+    with FakeNode(window=2000, answer_pings=True) as node:
+        node.on_request = echo
+        with make(node, capabilities=[ECHO]) as agent:
+            agent.rpc_handler("echo")(lambda request: "x" * 10_000)
+            agent.start()
+            node.links[0].give_credit = False
+            with pytest.raises(agent_reach.Unreachable, match="certainly did not run"):
+                agent.call("echo", "x" * 10_000, msg_id="mine")
+            _, error = node.ended(node.ask("echo", {}))
+            assert isinstance(error, agent_reach.Timeout) and "took no byte" in error.text
+            assert agent.call("echo", 1) == 1 and len(node.links) == 1, "the link lives on"
+
+
 # answering
 
 
