@@ -88,7 +88,8 @@ func (s *seat) join(m *Message) (*waiter, error) {
 	}
 	if len(s.waiting) >= s.MaxQueue {
 		return nil, envelope.Errorf(envelope.Overloaded, envelope.StepQueue, "%s runs %d and has %d waiting, its limits", s.name, s.running, len(s.waiting)).
-			WithRetryAfter(s.drainTime())
+			WithRetryAfter(s.drainTime()).
+			WithHint("wait and try again; replicas of the capability, or a higher max_concurrent_requests of %s, would take more at once", s.name)
 	}
 	s.arrived++
 	w := &waiter{priority: m.Header.Priority, order: s.arrived, granted: make(chan error, 1)}
