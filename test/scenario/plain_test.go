@@ -63,7 +63,9 @@ func wordServer(t *testing.T, n *node) (url string) {
 		return "http://127.0.0.1:" + port
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var asked struct{ Text string }
+		var asked struct {
+			Text string `json:"text"`
+		}
 		if r.Method != http.MethodPost || json.UnmarshalRead(r.Body, &asked) != nil {
 			w.WriteHeader(http.StatusNotImplemented)
 			return

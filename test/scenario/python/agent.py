@@ -1,4 +1,4 @@
-"""An agent for the scenario tests: agent.py ID [--http PORT] [--limit N] NAME=BEHAVIOUR …
+"""An agent for the scenario tests: agent.py ID [--http PORT] [--limit N] NAME=BEHAVIOUR[:EFFECT] …
 
 Behaviours:
   echo    answers with what it was asked
@@ -26,7 +26,10 @@ endpoint = {"type": "http", "url": f"http://127.0.0.1:{given.http}/rpc"} if give
 agent = AgentReachAgent(
     agent_id=given.id,
     private_key_path=f"./{given.id}.pem",
-    capabilities=[{"name": name, "version": "1.0.0"} for name in offers],
+    capabilities=[
+        {"name": name, "version": "1.0.0", "effect": behaviour.partition(":")[2] or "unsafe"}
+        for name, behaviour in offers.items()
+    ],
     endpoint=endpoint,
     heartbeat_interval_sec=given.heartbeat,
     max_concurrent_requests=given.limit,
@@ -60,7 +63,7 @@ def relay(request):
 
 BEHAVIOURS = {"echo": echo, "empty": empty, "hold": hold, "relay": relay}
 for name, behaviour in offers.items():
-    agent.rpc_handler(name)(BEHAVIOURS[behaviour])
+    agent.rpc_handler(name)(BEHAVIOURS[behaviour.partition(":")[0]])
 agent.start()
 for line in sys.stdin:
     if line.strip() == "release":
