@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -147,7 +146,7 @@ func (n *Node) newIngress(version string) *ingress.Server {
 	}
 	return ingress.New(ingress.Config{
 		NodeID: n.id, Key: n.key, Role: string(n.cfg.Node.Role), Version: version, SelectMode: n.cfg.Routing.SelectMode,
-		NoCalls: !n.cfg.Node.Role.CarriesCalls(), MaxPayload: n.cfg.Node.MaxPayloadBytes, MaxConnections: n.cfg.Node.MaxConnections, MaxLinks: n.cfg.Node.MaxLinks,
+		NoCalls: !n.cfg.Node.Role.CarriesCalls(), MaxHops: n.cfg.Routing.MaxHops, MaxPayload: n.cfg.Node.MaxPayloadBytes, MaxConnections: n.cfg.Node.MaxConnections, MaxLinks: n.cfg.Node.MaxLinks,
 		DrainTimeout: n.cfg.Node.DrainTimeoutSec.Duration(),
 	}, deps)
 }
@@ -252,13 +251,9 @@ type judge struct {
 	node     string
 }
 
-// Observe looks at hand-overs only. What a queue here refused, or the caller gave up, is no judgement on the agent.
+// Observe looks at judged hand-overs only.
 func (j judge) Observe(ev reach.Event) {
-	if ev.Step != envelope.StepForward || ev.Node != j.node {
-		return
+	if ev.Step == envelope.StepForward && ev.Node == j.node && ev.Path != reach.Unjudged {
+		j.registry.Outcome(ev.Agent, ev.Path == reach.Failed)
 	}
-	if ev.Err != nil && (envelope.AsError(ev.Err).Step == envelope.StepQueue || errors.Is(ev.Err, context.Canceled)) {
-		return
-	}
-	j.registry.Outcome(ev.Agent, ev.Err != nil)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"reflect"
 	"sync"
 )
 
@@ -58,8 +59,19 @@ func (n *Node) watch(ctx context.Context) error {
 	var all sync.WaitGroup
 	all.Go(func() { Watch(ctx, n.cfg.Auth.PublicKeyStore, n.log, n.store.Reload) })
 	if n.permissions != nil {
-		all.Go(func() { Watch(ctx, n.cfg.Auth.PermissionsFile, n.log, n.permissions.Reload) })
+		all.Go(func() { Watch(ctx, n.cfg.Auth.PermissionsFile, n.log, n.reloadPermissions) })
 	}
 	all.Wait()
+	return nil
+}
+
+func (n *Node) reloadPermissions() error {
+	before := n.permissions.Table()
+	if err := n.permissions.Reload(); err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(before, n.permissions.Table()) {
+		n.log.Info("permissions: " + n.permissions.String())
+	}
 	return nil
 }

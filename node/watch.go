@@ -57,7 +57,7 @@ func (w *watcher) run(ctx context.Context, hangup <-chan os.Signal) {
 	look := time.NewTicker(lookAnyhow)
 	defer look.Stop()
 	var settled <-chan time.Time
-	w.lookAgain(slog.LevelDebug, slog.LevelDebug)
+	w.lookAgain(slog.LevelDebug)
 	for {
 		select {
 		case <-ctx.Done():
@@ -74,12 +74,12 @@ func (w *watcher) run(ctx context.Context, hangup <-chan os.Signal) {
 			settled = nil
 		case <-look.C:
 		}
-		w.lookAgain(slog.LevelInfo, slog.LevelError)
+		w.lookAgain(slog.LevelError)
 	}
 }
 
-// lookAgain reads the file if it is not the one that was read last.
-func (w *watcher) lookAgain(good, bad slog.Level) {
+// lookAgain reads the file if it is not the one that was read last. That it is not there is logged at level bad.
+func (w *watcher) lookAgain(bad slog.Level) {
 	w.follow()
 	now, err := os.Stat(w.path)
 	if err != nil {
@@ -97,7 +97,7 @@ func (w *watcher) lookAgain(good, bad slog.Level) {
 		w.log.Error("the file is refused; what it said last stays in force", "err", err)
 		return
 	}
-	w.log.Log(context.Background(), good, "the file was read again")
+	w.log.Debug("the file was read again")
 }
 
 func unchanged(last, now os.FileInfo) bool {

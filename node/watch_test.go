@@ -30,7 +30,7 @@ func watch(t *testing.T, file string, reload func() error) *watched {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		Watch(ctx, file, slog.New(slog.NewTextHandler(w.log, nil)), func() error {
+		Watch(ctx, file, slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})), func() error {
 			text, _ := os.ReadFile(file)
 			w.reloads <- string(text)
 			return reload()
@@ -147,7 +147,7 @@ func TestABadTableIsLoggedWithItsPlaceAndKeptOut(t *testing.T) {
 		t.Errorf("the old table is not in force: %v", err)
 	}
 	write(t, file, "rules: []\n")
-	w.logged("the file was read again")
+	w.saw("rules: []\n")
 	if len(p.Table().Rules) != 0 {
 		t.Error("the new table is not in force")
 	}

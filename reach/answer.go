@@ -56,12 +56,9 @@ func (a *answer) end(err error) error {
 	return err
 }
 
-// crashed reports whether a part says that the agent failed without meaning to: status error with the code agent_error. An agent that
-// gives a code of its own means what it says, and its path did its work.
+// crashed reports whether an error is one that the agent did not mean: its code is agent_error. An agent that gives a code of its
+// own means what it says, and its path did its work.
 func crashed(h *envelope.Header) bool {
-	if h.Status != envelope.StatusError {
-		return false
-	}
 	var e struct {
 		Code envelope.Code `json:"code"`
 	}

@@ -47,6 +47,7 @@ func (in *Ingress) Explain(m *Message) ([]Ranked, error) {
 	}
 	var left []Ranked
 	if w.resolve() == nil {
+		w.score()
 		left = w.leaveUnfit()
 		if len(w.pool) > 0 {
 			_ = w.choose()

@@ -26,6 +26,7 @@ func (w *way) forward(ctx context.Context, sink Sink) error {
 		try := attempt{sink: sink}
 		err := w.hand(ctx, r, &try)
 		if err == nil {
+			w.failed = try.failed
 			return nil
 		}
 		failed = append(failed, failure{r.Agent, envelope.AsError(err)})
@@ -44,16 +45,22 @@ func (w *way) forward(ctx context.Context, sink Sink) error {
 type attempt struct {
 	sink    Sink
 	parts   int
-	crashed bool // the agent answered that it failed without meaning to
+	failed  bool // the agent answered with an error
+	crashed bool // and did not mean to
+	refused bool // the caller's side would not take a part
 }
 
 func (a *attempt) take(part *envelope.Envelope) error {
 	a.parts++
-	a.crashed = a.crashed || crashed(&part.Header)
-	return a.sink(part)
+	if part.Header.Status == envelope.StatusError {
+		a.failed, a.crashed = true, a.crashed || crashed(&part.Header)
+	}
+	err := a.sink(part)
+	a.refused = err != nil
+	return err
 }
 
-// hand gives the message to one candidate, here or through its home node, and counts the outcome on its path.
+// hand gives the message to one candidate, here or through its home node, and lets its path learn from the outcome.
 func (w *way) hand(ctx context.Context, r *Ranked, try *attempt) error {
 	began := time.Now()
 	var err error
@@ -68,39 +75,42 @@ func (w *way) hand(ctx context.Context, r *Ranked, try *attempt) error {
 	now := time.Now()
 	took := now.Sub(began)
 	w.inAgents += took
-	w.count(r, try, err, took, now)
+	path := try.judge(err)
+	if err == nil || envelope.AsError(err).Step != envelope.StepQueue { // what a full queue here refuses is no try
+		w.tried++
+		w.m.Attempts++
+	}
+	if path != Unjudged {
+		w.in.Paths.Outcome(r.Node, r.Agent, path == Worked, took, now)
+	}
 	w.in.observe(Event{
-		Step: envelope.StepForward, Message: w.m, Agent: r.Agent, Node: r.Node, Reason: w.reason, Duration: took,
-		Err: outcome(err, try, r.Agent),
+		Step: envelope.StepForward, Message: w.m, Agent: r.Agent, Node: r.Node, Reason: w.reason, Duration: took, Path: path, Err: err,
 	})
 	w.lapped = now
 	return err
 }
 
-// count lets the path learn. What only a full queue here refused says nothing of the path, and is no try.
-func (w *way) count(r *Ranked, try *attempt, err error, took time.Duration, now time.Time) {
-	if err != nil && envelope.AsError(err).Step == envelope.StepQueue {
-		return
+// judge says what a hand-over means for its path. An answer is good unless the agent crashed; of errors only those count that the caller
+// cannot have caused.
+func (a *attempt) judge(err error) Judgement {
+	if err == nil {
+		if a.crashed {
+			return Failed
+		}
+		return Worked
 	}
-	w.tried++
-	w.m.Attempts++
-	if err != nil && ownFault(err) {
-		return
+	e := envelope.AsError(err)
+	if a.refused || e.Step == envelope.StepQueue || errors.Is(err, context.Canceled) {
+		return Unjudged
 	}
-	w.in.Paths.Outcome(r.Node, r.Agent, err == nil && !try.crashed, took, now)
-}
-
-// ownFault reports whether the caller's side ended the call: its going away is no mark against the agent.
-func ownFault(err error) bool {
-	return errors.Is(err, context.Canceled)
-}
-
-// outcome is what observers are told of a hand-over: an answer that says "I crashed" is a failure of the path too.
-func outcome(err error, try *attempt, agent string) error {
-	if err == nil && try.crashed {
-		return envelope.Errorf(envelope.AgentFailed, envelope.StepAnswer, "%s failed", agent)
+	switch e.Code {
+	case envelope.Unreachable, envelope.Timeout, envelope.Overloaded, envelope.AgentFailed, envelope.BadSeal, envelope.Internal:
+		return Failed
 	}
-	return err
+	if e.Step == envelope.StepAnswer {
+		return Failed
+	}
+	return Unjudged
 }
 
 func (w *way) again(ctx context.Context, r *Ranked, try *attempt, last *envelope.Error) bool {

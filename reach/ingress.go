@@ -92,6 +92,7 @@ type way struct {
 	began, lapped time.Time
 	tried         int // hand-overs
 	last          *Ranked
+	failed        bool // the agent answered with an error of its own
 	reason        string
 	inAgents      time.Duration
 
@@ -129,6 +130,9 @@ func (w *way) finish(err error) error {
 	ev := Event{
 		Step: envelope.StepCall, Message: w.m, Reason: w.reason, Err: err,
 		Duration: time.Since(w.began), Agents: w.inAgents, Retries: max(w.tried-1, 0),
+	}
+	if err == nil && w.failed {
+		ev.Err = envelope.Errorf(envelope.AgentFailed, envelope.StepAnswer, "%s answered with an error", w.last.Agent)
 	}
 	if w.last != nil {
 		ev.Agent, ev.Node = w.last.Agent, w.last.Node

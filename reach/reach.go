@@ -57,6 +57,16 @@ type Observer interface {
 	Observe(Event)
 }
 
+// Judgement is what a hand-over says of its path.
+type Judgement int8
+
+// The judgements. Unjudged: the caller's doing, or a full queue here; it says nothing of the path.
+const (
+	Unjudged Judgement = iota
+	Worked
+	Failed
+)
+
 // Event is one step done, or the whole way (Step StepCall).
 type Event struct {
 	Step     envelope.Step
@@ -65,7 +75,8 @@ type Event struct {
 	Node     string // its home node
 	Reason   string // why this candidate: "weighted_random 1 of 3, score 9.8"
 	Duration time.Duration
-	Err      error
+	Path     Judgement     // StepForward: what the hand-over says of the path
+	Err      error         // AgentFailed also where Reach returns nil, because the agent answered with an error of its own
 	Retries  int           // StepCall: hand-overs beyond the first
 	Agents   time.Duration // StepCall: time spent in agents and their queues; Duration - Agents is the routing overhead
 }

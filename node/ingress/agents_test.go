@@ -158,13 +158,17 @@ func TestAddressesAreNotPublished(t *testing.T) {
 func TestCapabilities(t *testing.T) {
 	w := start(t)
 	w.populate(12)
+	off := *w.seats.directory.Agent("agent-001")
+	off.Offers = slices.Clone(off.Offers)
+	off.Offers[0].Off = true
+	w.seats.directory.Put(&off)
 	var list capabilityList
 	w.get("/v1/capabilities?limit=1", &list)
 	if len(list.Capabilities) != 1 || list.Next != "common" {
 		t.Fatalf("%+v", list)
 	}
 	c := list.Capabilities[0]
-	if c.Agents != 12 || c.Available != 10 || !slices.Equal(c.Versions, []string{"1.2.0", "1.1.0", "1.0.0"}) || c.Description != "does common" {
+	if c.Agents != 12 || c.Available != 9 || !slices.Equal(c.Versions, []string{"1.2.0", "1.1.0", "1.0.0"}) || c.Description != "does common" {
 		t.Errorf("%+v", c)
 	}
 	list = capabilityList{}

@@ -56,13 +56,12 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (body []byte, 
 }
 
 func (s *Server) take(w http.ResponseWriter, r *http.Request, limit int) ([]byte, error) {
-	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Now().Add(timeFor(max(int(r.ContentLength), 0))))
+	// The server lifts the deadline when the body has ended.
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeFor(max(int(r.ContentLength), 0))))
 	body, err := readAll(http.MaxBytesReader(w, r.Body, int64(limit)), int(r.ContentLength))
 	if err != nil {
 		return nil, bodyError(err, limit, s.cfg.MaxPayload)
 	}
-	control.SetReadDeadline(time.Time{}) // or the watch for the caller's leaving would end with it
 	return body, nil
 }
 

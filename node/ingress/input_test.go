@@ -147,6 +147,8 @@ func TestBodiesThatAreTooLarge(t *testing.T) {
 			t.Errorf("%s: %s", name, p.Detail)
 		}
 	}
+	// Refused on its announcement, before a byte of it has come.
+	raw(t, w, "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 1099511627776\r\n\r\n").problem(t, envelope.TooLarge, 413)
 	if left := w.server.bodies.left.Load(); left != int64(w.server.cfg.MaxBodies) {
 		t.Errorf("%d bytes of the budget are left, of %d", left, w.server.cfg.MaxBodies)
 	}

@@ -126,7 +126,7 @@ func (s *Server) inbound(ctx context.Context, l *link.Link, in *link.Inbound, fr
 	}
 	m := &reach.Message{
 		Envelope: in.Envelope, Deadline: earlier(in.Hop.Deadline, time.Now().Add(h.TTL())),
-		HopsLeft: maxHops, FromLoopback: from.IsLoopback(),
+		HopsLeft: s.cfg.MaxHops, FromLoopback: from.IsLoopback(),
 	}
 	s.observe(m, nil)
 	return s.dispatch(ctx, m, Via{Link: l, Remote: from}, func(part *envelope.Envelope) error { return in.Send(ctx, part) })

@@ -143,6 +143,11 @@ func TestLossOfALinkIsTold(t *testing.T) {
 		return len(w.seats.downs) == 1 && w.seats.downs[0] == "echoer"
 	})
 	await(t, "the place to be free", func() bool { return w.server.Links() == 0 })
+	w.server.links.mu.Lock()
+	defer w.server.links.mu.Unlock()
+	if n := len(w.server.links.open); n != 0 {
+		t.Errorf("%d links are still known", n)
+	}
 	w.post("/v1/messages", w.caller("caller").request("echo", "1")).problem(t, envelope.NoRoute, 404)
 }
 

@@ -9,9 +9,6 @@ import (
 	"github.com/agent-reach/agent-reach/reach"
 )
 
-// maxHops is how many nodes may pass a message on: its home node, and one more if the agent has just moved.
-const maxHops = 3
-
 // sealed makes a handler of one that wants the request's body as a message.
 func sealed(serve func(s *Server, w http.ResponseWriter, r *http.Request, m *reach.Message) error) func(*Server, http.ResponseWriter, *http.Request) error {
 	return func(s *Server, w http.ResponseWriter, r *http.Request) error {
@@ -49,7 +46,7 @@ func (s *Server) readMessage(w http.ResponseWriter, r *http.Request) (m *reach.M
 		return nil, nil, err
 	}
 	from := remote(r)
-	return &reach.Message{Envelope: e, Deadline: deadline, HopsLeft: maxHops, FromLoopback: from.IsLoopback()}, free, nil
+	return &reach.Message{Envelope: e, Deadline: deadline, HopsLeft: s.cfg.MaxHops, FromLoopback: from.IsLoopback()}, free, nil
 }
 
 // deadlineOf is when the caller stops waiting: after its ttl, or earlier if it says so.

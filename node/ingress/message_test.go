@@ -345,7 +345,7 @@ func TestForgedTwinDoesNoHarm(t *testing.T) {
 
 func TestBroadcast(t *testing.T) {
 	w := start(t)
-	w.agent("a", echo, "poll")
+	first := w.agent("a", echo, "poll")
 	w.agent("b", counting(2, nil), "poll")
 	w.agent("c", func(_ context.Context, _ *envelope.Envelope, send func(string) error) error {
 		return send("error:asleep")
@@ -354,7 +354,8 @@ func TestBroadcast(t *testing.T) {
 	caller := w.caller("caller")
 	h := caller.header(envelope.Broadcast)
 	h.TargetCapability = "poll"
-	answer := w.post("/v1/messages", caller.seal(h, `"x"`)).envelope(t)
+	payload := `{"kept": [ 1.0,"\u00e9" ]}`
+	answer := w.post("/v1/messages", caller.seal(h, payload)).envelope(t)
 	if err := answer.Verify(w.key.Public()); err != nil || answer.Header.SourceAgent != w.id || answer.Header.InReplyTo != h.MsgID {
 		t.Fatalf("%v: %+v", err, answer.Header)
 	}
@@ -364,8 +365,11 @@ func TestBroadcast(t *testing.T) {
 		t.Fatalf("%s", answer.Payload)
 	}
 	a, b, c, d := reply.Outcomes[0], reply.Outcomes[1], reply.Outcomes[2], reply.Outcomes[3]
-	if !a.OK || string(decode(t, a.Response).Payload) != `"x"` || a.Error != nil {
+	if !a.OK || string(decode(t, a.Response).Payload) != payload || a.Error != nil {
 		t.Errorf("a: %+v", a)
+	}
+	if err := decode(t, a.Response).Verify(first.key.Public()); err != nil {
+		t.Errorf("a's answer lost its seal: %v", err)
 	}
 	if !b.OK || len(b.Responses) != 2 || b.Response != nil {
 		t.Errorf("b: %+v", b)

@@ -29,6 +29,7 @@ type Config struct {
 	SelectMode string   // routing.select_mode, told by /v1/explain
 	NoCalls    bool     // a registry only: queries are answered, calls are not carried
 
+	MaxHops        int // nodes that may pass a message on; default 4
 	MaxPayload     int // bytes of one payload; default envelope.DefaultMaxPayload
 	MaxBodies      int // bytes of HTTP bodies held at once; default 64 payloads. Lower refuses large messages earlier under load
 	MaxConnections int // open at once, links included; default 16384. One costs about 20 KiB
@@ -39,6 +40,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
+	c.MaxHops = cmp.Or(c.MaxHops, 4)
 	c.MaxPayload = cmp.Or(c.MaxPayload, envelope.DefaultMaxPayload)
 	c.MaxBodies = cmp.Or(c.MaxBodies, 64*c.bodyLimit())
 	c.MaxConnections = cmp.Or(c.MaxConnections, 16384)

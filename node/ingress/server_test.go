@@ -251,6 +251,8 @@ func TestArrivalsAreObserved(t *testing.T) {
 			t.Errorf("step %s", e.Step)
 		case e.Err != nil:
 			kinds = append(kinds, string(envelope.AsError(e.Err).Code))
+		case e.Message.HopsLeft < 2 || e.Message.Attempts != 0 || e.Message.Deadline.IsZero():
+			t.Errorf("%+v", e.Message)
 		default:
 			kinds = append(kinds, string(e.Message.Header.MsgType))
 		}
