@@ -1,8 +1,6 @@
 package ingress
 
 import (
-	"context"
-	"fmt"
 	"mime"
 	"net/http"
 	"strconv"
@@ -93,10 +91,8 @@ func (a *answer) line() error {
 	return nil
 }
 
-// gone is an error that is also context.Canceled: the caller's going away is no mark against the agent.
 func (a *answer) gone(err error) error {
-	return fmt.Errorf("%w: %w", context.Canceled,
-		envelope.Errorf(envelope.Timeout, envelope.StepAnswer, "the caller stopped reading its answer: %v", err))
+	return envelope.Errorf(envelope.Timeout, envelope.StepAnswer, "the caller stopped reading its answer: %v", err)
 }
 
 // end finishes the answer; err is how the call ended. It returns the error that is still to be told.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -209,4 +210,13 @@ func TestPanicsAreContained(t *testing.T) {
 	}
 	w.seats.panics = false
 	w.post("/v1/agents", p.registration(p.descriptor())).envelope(t)
+}
+
+// A call that was on its way when the node began to leave is refused, not started.
+func TestCallOverALinkAfterTheEnd(t *testing.T) {
+	w := newWorld(t)
+	wait(t, w.server.calls.shut(), "the gate to be shut")
+	if err := w.server.inbound(t.Context(), nil, nil, netip.Addr{}); !errors.Is(err, envelope.Unreachable) {
+		t.Errorf("%v", err)
+	}
 }
