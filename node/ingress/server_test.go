@@ -3,11 +3,14 @@ package ingress
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -265,3 +268,41 @@ func TestArrivalsAreObserved(t *testing.T) {
 type events chan reach.Event
 
 func (e events) Observe(one reach.Event) { e <- one }
+
+// Case 26: under more load than the node takes, every message is either answered or refused with a code, and what was refused as not run did
+// not run.
+func TestNothingIsDroppedInSilence(t *testing.T) {
+	w := start(t, func(w *world) { w.cfg.MaxCalls = 8 })
+	var ran atomic.Int64
+	var once sync.Once
+	full := make(chan struct{}) // closed by the first refusal
+	w.agent("worker", func(_ context.Context, _ *envelope.Envelope, send func(string) error) error {
+		<-full
+		ran.Add(1)
+		return send("1")
+	}, "work")
+	const callers, each = 32, 20
+	var delivered, refused atomic.Int64
+	var all sync.WaitGroup
+	for i := range callers {
+		caller := w.caller(fmt.Sprint("caller", i))
+		all.Go(func() {
+			for range each {
+				g := w.post("/v1/messages", caller.request("work", "1"))
+				if g.status == http.StatusOK {
+					delivered.Add(1)
+					continue
+				}
+				if !strings.Contains(string(g.body), `"code":"overloaded"`) {
+					t.Errorf("%d %s", g.status, g.body)
+				}
+				refused.Add(1)
+				once.Do(func() { close(full) })
+			}
+		})
+	}
+	all.Wait()
+	if sum := delivered.Load() + refused.Load(); sum != callers*each || ran.Load() != delivered.Load() {
+		t.Errorf("%d sent, %d delivered, %d refused, %d run", callers*each, delivered.Load(), refused.Load(), ran.Load())
+	}
+}
