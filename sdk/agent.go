@@ -44,11 +44,13 @@ type Agent struct {
 	quit    chan struct{} // closed when the agent has left its node: what lingers ends
 	done    chan struct{} // closed when nothing of the agent runs any more
 	tasks   sync.WaitGroup
+	drained sync.Once
 }
 
 // linkState is where the agent stands with its nodes.
 type linkState struct {
 	session *session // nil: not attached
+	ever    bool     // there was one
 	home    *home    // the last node attached to; HTTPHandler checks tickets with its key
 	rounds  int      // unsuccessful tries so far
 	last    error    // of the last unsuccessful one
@@ -91,7 +93,7 @@ func New(id string, options ...Option) (*Agent, error) {
 		quit:     make(chan struct{}),
 		done:     make(chan struct{}),
 	}
-	if err := fault(a.describe(nil)); err != nil {
+	if err := fault(a.describe(nil, 0)); err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -164,7 +166,7 @@ func (a *Agent) start() error {
 	go func() {
 		defer close(a.done)
 		err := a.supervise(ctx)
-		a.slots.close()
+		a.drain()
 		a.shift(func(l *linkState) { l.session, l.ended = nil, err })
 		close(a.quit)
 		a.tasks.Wait()
@@ -207,7 +209,7 @@ func (a *Agent) attached(ctx context.Context) (*session, error) {
 			return now.session, nil
 		case now.ended != nil:
 			return nil, now.ended
-		case now.home == nil && now.rounds > first.rounds:
+		case !now.ever && now.rounds > first.rounds:
 			return nil, now.last
 		}
 		select {

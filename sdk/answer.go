@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/agent-reach/agent-reach/envelope"
@@ -32,10 +33,11 @@ func (a *Agent) answer(ctx context.Context, e *envelope.Envelope, deadline time.
 	if err := a.takeSlot(&e.Header); err != nil {
 		return err
 	}
-	defer a.slots.give()
+	release := sync.OnceFunc(a.slots.give)
+	defer release()
 	ctx, cancel := handlerContext(ctx, &e.Header, deadline)
 	defer cancel()
-	r := &responder{agent: a, request: &e.Header, out: out}
+	r := &responder{agent: a, request: &e.Header, out: out, release: release}
 	return r.finish(r.run(ctx, o, &Request{Header: e.Header, Payload: e.Payload}))
 }
 
@@ -53,6 +55,8 @@ type responder struct {
 	agent   *Agent
 	request *envelope.Header
 	out     reply
+	// release gives the place back before the last part leaves: with that part the node counts the place as free, and may send the next request.
+	release func()
 	parts   int
 	whole   bool // the last part is out
 	broken  error
@@ -105,6 +109,9 @@ func (r *responder) emit(h envelope.Header, payload []byte, last bool) error {
 	e, err := r.agent.sealed(h, payload)
 	if err != nil {
 		return err
+	}
+	if last {
+		r.release()
 	}
 	if err := r.out(e, last); err != nil {
 		r.broken = err

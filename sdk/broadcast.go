@@ -3,6 +3,8 @@ package sdk
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -56,11 +58,25 @@ func (a *Agent) Broadcast(ctx context.Context, capability string, in any, option
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Outcome, len(said.Outcomes))
-	for i := range said.Outcomes {
-		out[i] = s.outcome(ctx, q, &said.Outcomes[i])
+	return s.outcomes(ctx, q, said.Outcomes), nil
+}
+
+// checkers is how many answers of a broadcast are checked at once: each may need a key from the node first.
+const checkers = 16
+
+func (s *session) outcomes(ctx context.Context, q *question, docs []outcomeDocument) []Outcome {
+	out := make([]Outcome, len(docs))
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range min(checkers, len(docs)) {
+		group.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(docs)); i = next.Add(1) - 1 {
+				out[i] = s.outcome(ctx, q, &docs[i])
+			}
+		})
 	}
-	return out, nil
+	group.Wait()
+	return out
 }
 
 // outcome checks one agent's answer as that of a call.

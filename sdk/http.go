@@ -112,7 +112,7 @@ func (a *Agent) ticketFits(h *home, t *envelope.Ticket, e *envelope.Envelope) (p
 
 // answerProbe says that the agent is ready: any response of its own does.
 func (a *Agent) answerProbe(e *envelope.Envelope, p *page) error {
-	r := &responder{agent: a, request: &e.Header, out: p.part}
+	r := &responder{agent: a, request: &e.Header, out: p.part, release: func() {}}
 	return r.finish(nil)
 }
 

@@ -37,7 +37,7 @@ func (k *keyring) verify(ctx context.Context, s *session, part *envelope.Envelop
 	from := part.Header.SourceAgent
 	e, fresh := k.entry(ctx, s, from, nil)
 	err := s.agent.check(part, e)
-	if errors.Is(err, envelope.BadSeal) && !fresh {
+	if !fresh && (errors.Is(err, envelope.BadSeal) || e.err != nil) {
 		e, _ = k.entry(ctx, s, from, e)
 		err = s.agent.check(part, e)
 	}

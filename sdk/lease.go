@@ -131,16 +131,39 @@ func (s *session) leave() {
 	if err := s.say(ctx, envelope.Unregister, struct{}{}, &said); err != nil {
 		a.cfg.log.Warn("not unregistered; the node will notice by itself", "id", a.id, "node", s.home.url, "err", err)
 	}
-	idle := a.slots.close()
-	t := time.NewTimer(a.cfg.drain)
-	defer t.Stop()
-	select {
-	case <-idle:
-	case <-t.C:
-		a.cfg.log.Warn("drain time is over; the running handlers are cancelled", "id", a.id)
-	case <-s.ended:
-	}
+	a.drain()
+	s.flush()
 	s.cut()
+}
+
+// drain takes no more calls and waits until none runs, or the drain time is over.
+func (a *Agent) drain() {
+	a.drained.Do(func() {
+		t := time.NewTimer(a.cfg.drain)
+		defer t.Stop()
+		select {
+		case <-a.slots.close():
+		case <-t.C:
+			a.cfg.log.Warn("drain time is over; the running handlers are cancelled", "id", a.id)
+		}
+	})
+}
+
+const (
+	flushTimeout = 2 * time.Second
+	flushCheck   = 2 * time.Millisecond
+)
+
+// flush waits until the node has read the answers that handlers gave: closing a connection takes back what is still under way. The answer to a ping
+// says that all before it was read.
+func (s *session) flush() {
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	for s.link.Stats().OpenInbound > 0 && s.agent.slots.running() == 0 && sleep(ctx, flushCheck) {
+	}
+	if _, err := s.link.Ping(ctx); err != nil {
+		s.agent.cfg.log.Debug("link ended before the farewell", "id", s.agent.id, "node", s.home.url, "err", err)
+	}
 }
 
 // cut ends the link and waits for its handlers, whose contexts it cancels; not for ever.

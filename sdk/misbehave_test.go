@@ -3,6 +3,7 @@ package sdk_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"path/filepath"
 	"runtime"
@@ -370,5 +371,34 @@ func TestWhatCannotBe(t *testing.T) {
 	}
 	if err := again.Call(t.Context(), "x", func() {}, nil); !errors.Is(err, envelope.Malformed) {
 		t.Errorf("a function as input: %v", err)
+	}
+}
+
+// What a handler answered while its agent was leaving arrives, however long it takes to write.
+func TestLastAnswersLeave(t *testing.T) {
+	n := newFakeNode(t)
+	caller := newAgent(t, "orders", n.server.URL)
+	for i := range 10 {
+		id := fmt.Sprintf("leaving-%d", i)
+		a := newAgent(t, id, n.server.URL)
+		started, finish := make(chan struct{}), make(chan struct{})
+		a.Handle(sdk.Capability{Name: "work", Version: "1.0.0"}, func(context.Context, *sdk.Request) (any, error) {
+			close(started)
+			<-finish
+			return strings.Repeat("x", 3<<20), nil
+		})
+		stop, ended := running(t, a)
+		n.await("the registration", func() bool { return n.agents[id] != nil })
+		var out string
+		answer := make(chan error, 1)
+		go func() { answer <- caller.Call(short(t), "work", nil, &out, sdk.ToAgent(id)) }()
+		within(t, started, "the handler")
+		stop()
+		n.await("the unregistration", func() bool { return n.count(envelope.Unregister) > i })
+		close(finish)
+		if err := within(t, answer, "the answer"); err != nil || len(out) != 3<<20 {
+			t.Errorf("%d bytes, %v", len(out), err)
+		}
+		within(t, ended, "the end of Run")
 	}
 }

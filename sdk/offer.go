@@ -24,8 +24,12 @@ type Request struct {
 	Payload []byte          // JSON, or nothing; the node has checked it against the input schema
 }
 
-// Decode reads the payload into v, as encoding/json would but stricter. Its error, when the handler returns it, tells the caller "schema_invalid".
+// Decode reads the payload into v, as encoding/json would but stricter; a request without payload leaves v as it is. Its error, when the handler
+// returns it, tells the caller "schema_invalid".
 func (r *Request) Decode(v any) error {
+	if len(r.Payload) == 0 {
+		return nil
+	}
 	if err := json.Unmarshal(r.Payload, v); err != nil {
 		return &AgentError{Code: string(envelope.SchemaError), Text: err.Error()}
 	}
@@ -64,7 +68,7 @@ func (a *Agent) offer(o *offer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	more := append(slices.Clip(a.offers), o)
-	if err := fault(a.describe(more)); err != nil {
+	if err := fault(a.describe(more, 0)); err != nil {
 		a.faults = append(a.faults, err)
 		return
 	}
@@ -136,7 +140,7 @@ func (o *offer) admits(t envelope.Target) error {
 }
 
 // describe is what the agent registers with these offers.
-func (a *Agent) describe(offers []*offer) *envelope.Descriptor {
+func (a *Agent) describe(offers []*offer, load float64) *envelope.Descriptor {
 	d := &envelope.Descriptor{
 		AgentID:               a.id,
 		DisplayName:           a.cfg.displayName,
@@ -144,7 +148,7 @@ func (a *Agent) describe(offers []*offer) *envelope.Descriptor {
 		Endpoint:              a.cfg.endpoint,
 		HeartbeatIntervalSec:  a.cfg.heartbeat,
 		MaxConcurrentRequests: a.cfg.limit,
-		CurrentLoad:           a.load(),
+		CurrentLoad:           load,
 		PublicKey:             a.PublicKey(),
 	}
 	for i, o := range offers {
@@ -157,7 +161,7 @@ func (a *Agent) descriptor() *envelope.Descriptor {
 	a.mu.Lock()
 	offers := a.offers
 	a.mu.Unlock()
-	return a.describe(offers)
+	return a.describe(offers, a.load())
 }
 
 // load is what heartbeats report, in requests.

@@ -400,3 +400,24 @@ func TestDeadlineReachesTheHandler(t *testing.T) {
 	}
 	within(t, over, "the end of the handler's context")
 }
+
+// A place that the node counts as free is free: nothing is refused while the queue has room.
+func TestSaturated(t *testing.T) {
+	n := startNode(t)
+	a := newAgent(t, "inventory", n.url(), sdk.WithMaxConcurrent(2))
+	a.Handle(stockCapability, sdk.Func(queryStock))
+	serving(t, a)
+	caller := newAgent(t, "orders", n.url())
+	var group sync.WaitGroup
+	for range 32 {
+		group.Go(func() {
+			for range 30 {
+				if err := caller.Call(short(t), "stock.query", stockQuery{"S"}, nil); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}

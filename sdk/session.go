@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"time"
 
@@ -33,32 +34,35 @@ type session struct {
 
 // attach dials node, proves who the agent is, and registers.
 func (a *Agent) attach(ctx context.Context, node string) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	timed, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()
-	s, err := a.dial(ctx, node)
+	s, err := a.dial(timed, node)
 	if err != nil {
 		return nil, err
 	}
 	a.shift(func(l *linkState) { l.home = &s.home }) // a probe may arrive before the registration's answer
-	if err := s.register(ctx); err != nil {
+	err = s.register(timed)
+	if err != nil && ctx.Err() == nil {
 		s.cut()
 		return nil, err
 	}
-	a.shift(func(l *linkState) { l.session = s })
-	return s, nil
+	a.shift(func(l *linkState) { l.session, l.ever = s, true })
+	if err != nil { // told to leave meanwhile; the node may have heard the registration, and calls may run already
+		s.leave()
+	}
+	return s, err
 }
 
 func (a *Agent) dial(ctx context.Context, node string) (*session, error) {
-	conn, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(node, "http")+"/v1/link", &websocket.DialOptions{
+	conn, resp, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(node, "http")+"/v1/link", &websocket.DialOptions{
 		HTTPClient: a.http, Subprotocols: []string{link.Subprotocol},
 	})
 	if err != nil {
-		return nil, envelope.Errorf(envelope.Unreachable, envelope.StepLink, "node %s: %v", node, err).
-			WithHint("is it running? agent-reach --config config.yaml")
+		return nil, noLink(node, resp, err)
 	}
 	l, err := link.Dial(ctx, link.WebSocket(conn), link.Config{
 		Role: link.Agent, ID: a.id, Key: a.cfg.key, Log: a.cfg.log,
-		MaxMessage:   a.cfg.maxPayload + envelope.Overhead,
+		MaxMessage:   a.cfg.maxPayload + envelope.Overhead + broadcastRoom,
 		MaxCalls:     a.cfg.limit + 64, // so that slots refuses first, with a better word
 		PingInterval: pingEvery, StallTimeout: stallAfter,
 		Authorize: func(p link.Peer) error { return isNode(node, p) },
@@ -74,6 +78,20 @@ func (a *Agent) dial(ctx context.Context, node string) (*session, error) {
 	}()
 	return s, nil
 }
+
+// noLink is why there is no WebSocket: in the node's own words, if it had any.
+func noLink(node string, resp *http.Response, err error) error {
+	if resp != nil {
+		if e := problemFrom(resp); e.Step != envelope.StepAnswer {
+			return e
+		}
+	}
+	return envelope.Errorf(envelope.Unreachable, envelope.StepLink, "node %s: %v", node, err).
+		WithHint("is it running? agent-reach --config config.yaml")
+}
+
+// broadcastRoom is what the outcomes of a broadcast may take beside their payloads, in bytes.
+const broadcastRoom = 256 << 10
 
 // isNode checks that who answered at that address is the node whose id its key makes.
 func isNode(address string, p link.Peer) error {

@@ -36,7 +36,7 @@ func (a *Agent) supervise(ctx context.Context) error {
 		if time.Since(began) >= steady {
 			tries = 0
 		}
-		if permanent(err) {
+		if a.permanent(err) {
 			refusals++
 		}
 		if i%len(a.cfg.nodes) == len(a.cfg.nodes)-1 {
@@ -53,9 +53,12 @@ func (a *Agent) supervise(ctx context.Context) error {
 	}
 }
 
-// permanent reports whether trying again cannot help while nobody changes anything.
-func permanent(err error) bool {
+// permanent reports whether trying again cannot help while nobody changes anything. A clock that was right once will be set right again.
+func (a *Agent) permanent(err error) bool {
+	l, _ := a.look()
 	switch envelope.AsError(err).Code {
+	case envelope.ClockSkew:
+		return !l.ever
 	case envelope.Unreachable, envelope.Timeout, envelope.Overloaded, envelope.Internal, envelope.NoRoute, envelope.Expired:
 		return false
 	}
@@ -64,7 +67,7 @@ func permanent(err error) bool {
 
 func (a *Agent) backoff(tries int) time.Duration {
 	limit := backoffMax
-	if a.home() == nil {
+	if l, _ := a.look(); !l.ever {
 		limit = backoffFirst
 	}
 	return jitter(min(backoffBase<<min(tries, 16), limit))
