@@ -202,7 +202,7 @@ func TestPanicsAreContained(t *testing.T) {
 	if strings.Contains(got.Detail, "registry is broken") || got.TraceID != e.Header.TraceID {
 		t.Errorf("%+v", got)
 	}
-	if log := w.log.String(); !strings.Contains(log, "the registry is broken") || !strings.Contains(log, "helpers_test.go") || !strings.Contains(log, e.Header.TraceID) {
+	if log := w.log.String(); !strings.Contains(log, "the registry is broken") || !strings.Contains(log, "seats_test.go") || !strings.Contains(log, e.Header.TraceID) {
 		t.Errorf("log: %s", log)
 	}
 	if _, err := linked.ask(linked.registration(linked.descriptor())); !errors.Is(err, envelope.Internal) {
