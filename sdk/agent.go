@@ -106,6 +106,7 @@ func (a *Agent) ID() string { return a.id }
 func (a *Agent) PublicKey() envelope.PublicKey { return a.cfg.key.Public() }
 
 // Run attaches the agent to a node and serves until ctx ends; then it drains and returns nil. Lost links are made anew.
+// With the context of signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt) a process leaves so when it is told to stop.
 //
 // Errors: that of a Handle that went wrong; what every node refuses for good (Conflict, BadSeal, Malformed, UnknownAgent, ClockSkew, …). Unreachable nodes
 // are tried again for ever.
