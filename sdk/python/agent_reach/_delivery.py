@@ -37,11 +37,11 @@ class Delivery:
         timeout: seconds left of the deadline, as the node says; None: the ttl.
         """
         try:
-            self._admit(envelope, ticket)
+            now = self._admit(envelope, ticket)
             if envelope.header.msg_type == "heartbeat":
                 yield (await self._author.answer(envelope.header, b"{}")).to_document(), True
                 return
-            run = self._begin(envelope, timeout)
+            run = self._begin(envelope, timeout, now)
         except AgentReachError as e:
             e.trace_id = e.trace_id or envelope.header.trace_id
             raise
@@ -49,7 +49,7 @@ class Delivery:
             async for answer, last in answers:
                 yield answer.to_document(), last
 
-    def _begin(self, envelope: Envelope, timeout: float | None) -> Run:
+    def _begin(self, envelope: Envelope, timeout: float | None, now: float) -> Run:
         header = envelope.header
         if header.msg_type not in ("request", "broadcast"):
             raise Unsupported(f"a {header.msg_type} is not delivered to agents", step="agent")
@@ -58,10 +58,11 @@ class Delivery:
             raise Expired("no time is left of the request", step="agent")
         self._seen.check(header)
         run = self._dispatcher.begin(Request(header, envelope.payload, time.monotonic() + left, self._author.id))
-        self._seen.accept(header, time.time())
+        self._seen.accept(header, now)
         return run
 
-    def _admit(self, envelope: Envelope, raw_ticket: bytes) -> None:
+    def _admit(self, envelope: Envelope, raw_ticket: bytes) -> float:
+        """Returns the time by which it judged: that of the home node's clock."""
         header = envelope.header
         if not raw_ticket:
             raise Forbidden(
@@ -70,10 +71,12 @@ class Delivery:
                 hint="call it through its node",
             )
         node = read_ticket(raw_ticket).node
-        ticket = open_ticket(raw_ticket, self._keys.node_key(node), time.time())
+        now = self._keys.node_time(node)
+        ticket = open_ticket(raw_ticket, self._keys.node_key(node), now)
         ticket.admits(header, self._author.id)
         if header.msg_type == "heartbeat" and ticket.capability:
             raise Forbidden("a probe's ticket names no capability", step="ticket")
         if not self._keys.proves(envelope, ticket.caller_key):
             raise BadSeal(f"the seal does not prove that {header.source_agent} said this", step="seal")
-        check_window(header, time.time())
+        check_window(header, now)
+        return now

@@ -29,7 +29,7 @@ class KeyRing:
     def __init__(self, io: Workers, address: Callable[[], Address]) -> None:
         self._io = io
         self._address = address
-        self._nodes: dict[str, bytes] = {}
+        self._nodes: dict[str, Peer] = {}
         self._agents: OrderedDict[str, bytes] = OrderedDict()
         self._fetching: dict[str, asyncio.Future[bytes]] = {}
         self._verifier = Verifier()
@@ -37,16 +37,22 @@ class KeyRing:
     def pin(self, node: Peer) -> None:
         """Remembers a node's proven key; a change is said loudly."""
         known = self._nodes.get(node.id)
-        if known is not None and known != node.key:
+        if known is not None and known.key != node.key:
             log.warning(
                 "NODE KEY CHANGED: node %s proved another key than before, node=%s; "
                 "if nobody replaced that node's key, somebody stands between you and it",
                 node.id, node.id,
             )  # fmt: skip
-        self._nodes[node.id] = node.key
+        self._nodes[node.id] = node
 
     def node_key(self, id: str) -> bytes | None:
-        return self._nodes.get(id)
+        node = self._nodes.get(id)
+        return node.key if node else None
+
+    def node_time(self, id: str) -> float:
+        """Now by the node's clock, as it stood to ours at the handshake: what a node has admitted, its agents admit too."""
+        node = self._nodes.get(id)
+        return time.time() + (node.offset if node else 0.0)
 
     async def check(self, envelope: Envelope, node: Peer) -> None:
         """Raises BadSeal unless the envelope's source said exactly this."""
