@@ -1,4 +1,4 @@
-"""An agent for the scenario tests: agent.py ID [--http PORT] [--limit N] NAME=BEHAVIOUR[:EFFECT] …
+"""An agent for the scenario tests: agent.py ID [--http PORT] [--limit N] [--shift SECONDS] NAME=BEHAVIOUR[:EFFECT] …
 
 Behaviours:
   echo    answers with what it was asked
@@ -10,8 +10,7 @@ Behaviours:
 import argparse
 import sys
 import threading
-
-from agent_reach import AgentReachAgent, current_request
+import time
 
 options = argparse.ArgumentParser()
 options.add_argument("id")
@@ -19,7 +18,14 @@ options.add_argument("offers", nargs="+")
 options.add_argument("--http", type=int, default=0)
 options.add_argument("--limit", type=int, default=10)
 options.add_argument("--heartbeat", type=int, default=30)
+options.add_argument("--shift", type=float, default=0.0)
 given = options.parse_args()
+
+if given.shift:
+    right = time.time
+    time.time = lambda: right() + given.shift  # this process's clock is wrong, from before the SDK is loaded
+
+from agent_reach import AgentReachAgent, current_request  # noqa: E402
 
 offers = dict(offer.split("=") for offer in given.offers)
 endpoint = {"type": "http", "url": f"http://127.0.0.1:{given.http}/rpc"} if given.http else {"type": "link"}

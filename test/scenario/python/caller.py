@@ -1,7 +1,7 @@
 """A caller for the scenario tests: caller.py ID [--key FILE] [--shift SECONDS].
 
 Each line of standard input is {"number": N, "request": {fields of a call}}; each call runs in a thread of its own, and how it went is
-printed as one line. --shift sets the clock of this process wrong.
+printed as one line.
 """
 
 import argparse
@@ -18,7 +18,7 @@ given = options.parse_args()
 
 if given.shift:
     right = time.time
-    time.time = lambda: right() + given.shift  # before the SDK is loaded
+    time.time = lambda: right() + given.shift  # this process's clock is wrong, from before the SDK is loaded
 
 from agent_reach import AgentReachAgent, AgentReachError  # noqa: E402
 
