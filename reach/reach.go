@@ -67,7 +67,7 @@ const (
 	Failed
 )
 
-// Event is one step done, or the whole way (Step StepCall).
+// Event is one step done, or the whole way (Step StepCall). At StepDecode, a message's arrival, Message is nil where it could not be decoded.
 type Event struct {
 	Step     envelope.Step
 	Message  *Message

@@ -124,10 +124,7 @@ func TestAnswersThatCannotBeBelieved(t *testing.T) {
 }
 
 func TestANodeThatIsSilentOrStrange(t *testing.T) {
-	n := &liar{t: t, key: envelope.GenerateKey()}
 	silent := make(chan struct{})
-	server := httptest.NewServer(n)
-	defer server.Close()
 	defer close(silent)
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	for _, tt := range []struct {
@@ -148,7 +145,8 @@ func TestANodeThatIsSilentOrStrange(t *testing.T) {
 		}, exitNoAnswer, "error: overloaded at queue: 256 wait\n  try again in 1.5s\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			n.lie = tt.lie
+			server := httptest.NewServer(&liar{t: t, key: envelope.GenerateKey(), lie: tt.lie})
+			t.Cleanup(server.CloseClientConnections)
 			var out, errs bytes.Buffer
 			exit := run([]string{"call", "a.b", "--timeout", tt.timeout, "--node", server.URL}, nil, &out, &errs)
 			if exit != tt.exit || !strings.Contains(errs.String(), tt.want) {

@@ -113,19 +113,31 @@ func checkState(state envelope.State) error {
 		WithHint("pending, available, suspect, draining or unavailable")
 }
 
+// departedView is what stays known of an agent that has left.
+type departedView struct {
+	AgentID   string             `json:"agent_id"`
+	NodeID    string             `json:"node_id"`
+	State     envelope.State     `json:"state"`
+	PublicKey envelope.PublicKey `json:"public_key"`
+}
+
 // showAgent is GET /v1/agents/{id}.
 func (s *Server) showAgent(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
 	if err := envelope.CheckAgentID("agent id", id); err != nil {
 		return err
 	}
-	rec := s.deps.Directory.Agent(id)
-	if rec == nil {
+	if rec := s.deps.Directory.Agent(id); rec != nil {
+		view := s.view(rec, time.Now(), true)
+		return writeJSON(w, http.StatusOK, &view)
+	}
+	key, pinned := s.deps.Keys.Key(id)
+	if !pinned || id == s.cfg.NodeID {
 		return envelope.Errorf(envelope.NoRoute, envelope.StepResolve, "no agent %s is known to this node", id).
 			WithHint("GET /v1/agents lists who is there")
 	}
-	view := s.view(rec, time.Now(), true)
-	return writeJSON(w, http.StatusOK, &view)
+	// The last answer of an agent that has left can still be checked.
+	return writeJSON(w, http.StatusOK, &departedView{id, s.cfg.NodeID, envelope.Removed, key})
 }
 
 // view is a record for reading; whole includes what is said of each capability.

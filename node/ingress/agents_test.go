@@ -40,7 +40,12 @@ func TestLeaseCallsByName(t *testing.T) {
 	w.post("/v1/messages", beat()).envelope(t)
 	remove("/v1/agents/other", leave()).problem(t, envelope.Malformed, 400)
 	remove("/v1/agents/agent", leave()).envelope(t)
-	w.send("GET", "/v1/agents/agent", nil).problem(t, envelope.NoRoute, 404)
+	var left departedView
+	w.get("/v1/agents/agent", &left)
+	if left.State != envelope.Removed || left.PublicKey != p.key.Public() {
+		t.Errorf("of an agent that has left: %+v", left)
+	}
+	w.send("GET", "/v1/agents/nobody", nil).problem(t, envelope.NoRoute, 404)
 }
 
 // The operator speaks with the node's key for agents that have none.

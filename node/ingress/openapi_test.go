@@ -123,7 +123,7 @@ func TestAPIReferences(t *testing.T) {
 func TestAPIHasTheFields(t *testing.T) {
 	a := loadAPI(t)
 	for name, v := range map[string]any{
-		"Agent": agentView{}, "Load": loadView{}, "Capability": capabilityView{}, "AgentList": agentList{},
+		"Agent": agentView{}, "Departed": departedView{}, "Load": loadView{}, "Capability": capabilityView{}, "AgentList": agentList{},
 		"CapabilityList": capabilityList{}, "Offered": offered{}, "NodeList": nodeList{}, "Node": nodeView{},
 		"LookupReply": lookupReply{}, "DirectCandidate": directCandidate{}, "Endpoint": endpointView{}, "Factors": factorsView{},
 		"ExplainReply": explainReply{}, "Explained": explained{}, "LeftOut": leftOut{},

@@ -217,7 +217,7 @@ func TestTooManyCalls(t *testing.T) {
 
 func TestGate(t *testing.T) {
 	g := newGate()
-	if !g.enter() || !g.enter() {
+	if first, second := g.enter(), g.enter(); !first || !second {
 		t.Fatal("an open gate lets nobody in")
 	}
 	empty := g.shut()
