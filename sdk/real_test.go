@@ -216,7 +216,7 @@ func TestDrain(t *testing.T) {
 	if err := within(t, ended, "the end of Run"); err != nil {
 		t.Error(err)
 	}
-	if !eventually(func() bool { return n.agent("slow").State == "" }) {
+	if !eventually(func() bool { return n.agent("slow").State == "removed" }) {
 		t.Errorf("it is still %+v", n.agent("slow"))
 	}
 }
