@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 )
 
 // LoadKey reads a private key file.
@@ -67,7 +69,8 @@ func fileError(code Code, err error) *Error {
 }
 
 // WriteFile replaces path by data with mode 0600 so that after a crash at any moment the file is whole, old or new:
-// write, sync, rename, sync the folder, which is made if it is missing. Its error is the system's.
+// write, sync, rename, sync the folder, which is made if it is missing. Temporary files that killed writers of path left behind are removed after a
+// minute, by the next write. Its error is the system's.
 func WriteFile(path string, data []byte) error {
 	tmp, err := writeTemp(path, data)
 	if err != nil {
@@ -93,6 +96,9 @@ func writeTemp(path string, data []byte) (name string, err error) {
 	if err == nil {
 		err = f.Sync()
 	}
+	if info, statErr := f.Stat(); err == nil && statErr == nil {
+		removeLeftovers(dir, filepath.Base(path), info.ModTime())
+	}
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
@@ -101,6 +107,26 @@ func writeTemp(path string, data []byte) (name string, err error) {
 		return "", err
 	}
 	return f.Name(), nil
+}
+
+// leftover is how old a temporary file must be for its writer to be dead.
+const leftover = time.Minute
+
+// removeLeftovers removes the temporary files of writers of base that were killed before they renamed them. What it cannot remove, it leaves.
+func removeLeftovers(dir, base string, now time.Time) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		random, ok := strings.CutPrefix(e.Name(), "."+base+".")
+		if !ok || random == "" || strings.Trim(random, "0123456789") != "" {
+			continue
+		}
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && now.Sub(info.ModTime()) > leftover {
+			os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
 }
 
 func syncDir(dir string) error {

@@ -8,8 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/agent-reach/agent-reach/envelope"
 )
@@ -244,6 +246,29 @@ func checkWhole(t *testing.T, path string) {
 	ok(t, err)
 	if len(got) != 1<<19+1 || !bytes.Equal(got, content(int(got[0]-'a'))) {
 		t.Fatalf("file of %d bytes is torn", len(got))
+	}
+}
+
+// TestWriteFileRemovesLeftovers: what killed writers left goes with a later write; what somebody else made, or may still be writing, stays.
+func TestWriteFileRemovesLeftovers(t *testing.T) {
+	dir := t.TempDir()
+	old := time.Now().Add(-2 * time.Minute)
+	for name, at := range map[string]time.Time{
+		".store.json.123": old, ".store.json.456": time.Now(), ".store.json.swp": old, ".store.json.": old, ".other.json.123": old, "store.json.123": old,
+	} {
+		ok(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		ok(t, os.Chtimes(filepath.Join(dir, name), at, at))
+	}
+	ok(t, envelope.WriteFile(filepath.Join(dir, "store.json"), []byte("new")))
+	var left []string
+	entries, err := os.ReadDir(dir)
+	ok(t, err)
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	want := []string{".other.json.123", ".store.json.", ".store.json.456", ".store.json.swp", "store.json", "store.json.123"}
+	if !slices.Equal(left, want) {
+		t.Errorf("left are %q", left)
 	}
 }
 
