@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -32,7 +33,7 @@ func print(w io.Writer, rows []row) {
 		if r.Holds != nil {
 			verdict = map[bool]string{true: "yes", false: "NO"}[*r.Holds]
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, number(r.Value), r.Unit, r.Peer, number(r.PeerValue), number(r.Ratio), r.Spread, r.Aim, verdict)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, strings.Replace(number(r.Value), "-", "0", 1), r.Unit, r.Peer, number(r.PeerValue), number(r.Ratio), r.Spread, r.Aim, verdict)
 	}
 	t.Flush()
 }
