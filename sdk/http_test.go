@@ -24,7 +24,6 @@ type delivery struct {
 	signer envelope.PrivateKey // of the ticket
 	sealer envelope.PrivateKey // of the message
 	bare   bool                // without a ticket
-	wait   string              // Agent-Reach-Timeout-Ms
 }
 
 // httpWorld is an HTTP agent attached to a fake node, with a caller's key.

@@ -161,24 +161,6 @@ func (n *realNode) agent(id string) (a agentAt) {
 	return a
 }
 
-// metric is the sum of all series of that name whose line contains the text.
-func (n *realNode) metric(name, with string) (sum float64) {
-	resp, err := http.Get(n.url() + "/metrics")
-	if err != nil {
-		return 0
-	}
-	defer resp.Body.Close()
-	b, _ := io.ReadAll(resp.Body)
-	for line := range strings.SplitSeq(string(b), "\n") {
-		if strings.HasPrefix(line, name) && strings.Contains(line, with) {
-			var v float64
-			fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &v)
-			sum += v
-		}
-	}
-	return sum
-}
-
 // serving runs the agent until the test ends, and returns when it gets calls.
 func serving(t *testing.T, a interface {
 	Run(context.Context) error
