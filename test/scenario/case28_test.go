@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/agent-reach/agent-reach/sdk"
@@ -53,8 +54,8 @@ func TestCase28BroadcastIsNotSequential(t *testing.T) {
 	if havePython() {
 		ids = append(ids, "py-1", "py-2")
 	}
-	var now *barrier // of the broadcast under way
-	meet := func(ctx context.Context, r *sdk.Request) (any, error) { return now.meet(ctx, r) }
+	var now atomic.Pointer[barrier] // of the broadcast under way
+	meet := func(ctx context.Context, r *sdk.Request) (any, error) { return now.Load().meet(ctx, r) }
 	for _, id := range ids {
 		switch {
 		case id == "go-http":
@@ -74,7 +75,7 @@ func TestCase28BroadcastIsNotSequential(t *testing.T) {
 	serve(t, meeting)
 
 	payload := map[string]string{"to": "barrier.meet"}
-	now = newBarrier(t, len(ids))
+	now.Store(newBarrier(t, len(ids)))
 	outcomes, err := newAgent(t, n, "go-caller").Broadcast(short(t), "vote.cast", payload)
 	if err != nil || len(outcomes) != len(ids) {
 		t.Fatalf("%d outcomes, %v", len(outcomes), err)
@@ -84,12 +85,12 @@ func TestCase28BroadcastIsNotSequential(t *testing.T) {
 			t.Errorf("%s: %+v", o.Agent, o)
 		}
 	}
-	now = newBarrier(t, len(ids))
+	now.Store(newBarrier(t, len(ids)))
 	if stdout, stderr, exit := n.cli(t, "broadcast", "vote.cast", `{"to":"barrier.meet"}`, "--json"); exit != 0 || strings.Count(stdout, `"ok":true`) != len(ids) {
 		t.Errorf("agent-reach broadcast exited with %d: %s%s", exit, stdout, stderr)
 	}
 	if havePython() {
-		now = newBarrier(t, len(ids))
+		now.Store(newBarrier(t, len(ids)))
 		r := newPythonCaller(t, n, "py-caller").call(t, map[string]any{"msg_type": "broadcast", "target_capability": "vote.cast", "payload": payload})
 		if len(r.Agents) != len(ids) {
 			t.Errorf("Python: %+v", r)
