@@ -54,7 +54,7 @@ var codes = map[Code]codeInfo{
 	NoRoute:      {http.StatusNotFound, "no agent can answer this"},
 	Conflict:     {http.StatusConflict, "held by another"},
 	Duplicate:    {http.StatusConflict, "already executed"},
-	Overloaded:   {http.StatusTooManyRequests, "every candidate is at its limit"},
+	Overloaded:   {http.StatusTooManyRequests, "at a limit, try again later"},
 	Unreachable:  {http.StatusBadGateway, "no candidate could be reached"},
 	Timeout:      {http.StatusGatewayTimeout, "handed over, but no answer in time"},
 	AgentFailed:  {http.StatusOK, "the agent answered with an error"},

@@ -57,6 +57,30 @@ func TestRetriesAreBoundedAndOnlyWhenSafe(t *testing.T) {
 	}
 }
 
+// Once a try may have run the request, no later refusal makes that unsaid, and nobody gets it whose capability may not be repeated.
+func TestWhatMayHaveRunIsSaid(t *testing.T) {
+	w := newWorld(t, reach.Routing{Mode: reach.Best, Retry: true, MaxRetry: 2})
+	w.attach("first", "stock.query", "1.0.0", "true", effect(envelope.Read)).act = fails(envelope.Timeout)
+	w.attach("second", "stock.query", "1.0.0", "true", effect(envelope.Read)).act = fails(envelope.Unreachable)
+	w.paths.Report(here, "second", 0.5)
+	m := w.request("stock.query", `{}`, nil)
+	first := *m
+	_, err := w.call(&first)
+	wantCode(t, err, envelope.Timeout, "it may have run", "first", "second")
+	_, err = w.call(m)
+	wantCode(t, err, envelope.Duplicate)
+
+	w = newWorld(t, reach.Routing{Mode: reach.Best, Retry: true, MaxRetry: 2})
+	w.attach("first", "stock.query", "1.0.0", "true", effect(envelope.Read)).act = fails(envelope.Timeout)
+	unsafe := w.attach("second", "stock.query", "1.0.0", "true", effect(envelope.Unsafe))
+	w.paths.Report(here, "second", 0.5)
+	_, err = w.call(w.request("stock.query", `{}`, nil))
+	wantCode(t, err, envelope.Timeout)
+	if unsafe.runs.Load() != 0 {
+		t.Error("a call that may have run was given to one that may not repeat it")
+	}
+}
+
 func TestRetryCanBeSwitchedOff(t *testing.T) {
 	w := newWorld(t, reach.Routing{Mode: reach.Best, MaxRetry: 2})
 	a := w.attach("a", "pay", "1.0.0", "true")

@@ -30,7 +30,7 @@ func (w *way) forward(ctx context.Context, sink Sink) error {
 			return nil
 		}
 		failed = append(failed, failure{r.Agent, envelope.AsError(err)})
-		if !w.again(ctx, r, &try, failed.last()) {
+		if i+1 == len(w.pool) || !w.again(ctx, &w.pool[i+1], &try, failed.last()) {
 			break
 		}
 	}
@@ -113,11 +113,19 @@ func (a *attempt) judge(err error) Judgement {
 	return Unjudged
 }
 
-func (w *way) again(ctx context.Context, r *Ranked, try *attempt, last *envelope.Error) bool {
+// again reports whether next may be tried after a try that failed so. Once the request may have run, it may run again only where both who
+// had it and who gets it say that this does no harm.
+func (w *way) again(ctx context.Context, next *Ranked, try *attempt, last *envelope.Error) bool {
 	if !w.in.Routing.Retry || w.tried > w.in.Routing.MaxRetry || try.parts > 0 || ctx.Err() != nil {
 		return false
 	}
-	return last.Code.NotRun() || last.Code == envelope.Timeout && r.Offer.Effect.Repeatable()
+	if last.Code == envelope.Timeout {
+		w.ran = true
+	}
+	if w.ran && !(w.last.Offer.Effect.Repeatable() && next.Offer.Effect.Repeatable()) {
+		return false
+	}
+	return last.Code.NotRun() || last.Code == envelope.Timeout
 }
 
 type failure struct {
@@ -129,23 +137,39 @@ type failures []failure
 
 func (f failures) last() *envelope.Error { return f[len(f)-1].err }
 
-// sum is the error for the caller: the last one if it may have run; else what all tries have in common.
+// sum is the error for the caller. If any try may have run the request, so says the sum; else it is what all tries have in common.
 func (f failures) sum() *envelope.Error {
-	last := f.last()
-	if len(f) == 1 || !last.Code.NotRun() {
-		return last
+	if len(f) == 1 {
+		return f[0].err
 	}
-	worst, texts := last, make([]string, len(f))
+	chosen := f.decisive()
+	texts := make([]string, len(f))
 	for i, one := range f {
 		texts[i] = one.agent + ": " + one.err.Text
-		if one.err.Code != envelope.Overloaded {
-			worst = one.err
-		}
-		if one.err.RetryAfter > 0 && (worst.RetryAfter == 0 || one.err.RetryAfter < worst.RetryAfter) && worst.Code == envelope.Overloaded {
-			worst = one.err
+	}
+	out := *chosen
+	done := "nothing was handed over"
+	if !chosen.Code.NotRun() {
+		done = "it may have run"
+	}
+	out.Text = fmt.Sprintf("%d candidates tried, %s: %s", len(f), done, strings.Join(texts, "; "))
+	return &out
+}
+
+// decisive is the failure that says most: one after which the request may have run; else one that is no refusal; else the refusal with the
+// shortest wait.
+func (f failures) decisive() *envelope.Error {
+	worst := f.last()
+	for _, one := range f {
+		e := one.err
+		switch {
+		case !e.Code.NotRun():
+			return e
+		case worst.Code == envelope.Overloaded && e.Code != envelope.Overloaded:
+			worst = e
+		case worst.Code == envelope.Overloaded && e.RetryAfter > 0 && (worst.RetryAfter == 0 || e.RetryAfter < worst.RetryAfter):
+			worst = e
 		}
 	}
-	out := *worst
-	out.Text = fmt.Sprintf("%d candidates tried, nothing was handed over: %s", len(f), strings.Join(texts, "; "))
-	return &out
+	return worst
 }

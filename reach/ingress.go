@@ -93,6 +93,7 @@ type way struct {
 	tried         int // hand-overs
 	last          *Ranked
 	failed        bool // the agent answered with an error of its own
+	ran           bool // a try that failed may have run the request
 	reason        string
 	inAgents      time.Duration
 

@@ -39,64 +39,87 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (body []byte, 
 	if r.ContentLength > int64(limit) {
 		return nil, nil, tooLarge(limit, s.cfg.MaxPayload)
 	}
-	reserved := limit
-	if r.ContentLength >= 0 {
-		reserved = int(r.ContentLength)
-	}
-	if !s.bodies.take(reserved) {
-		return nil, nil, envelope.Errorf(envelope.Overloaded, envelope.StepSize, "the node holds %d bytes of messages, its limit, and has no room for this one", s.cfg.MaxBodies).
-			WithRetryAfter(time.Second)
-	}
-	body, err = s.take(w, r, limit)
+	share := &share{of: &s.bodies}
+	source := &paced{w: http.NewResponseController(w), r: http.MaxBytesReader(w, r.Body, int64(limit)), began: time.Now()}
+	body, err = readAll(source, int(r.ContentLength), share)
 	if err != nil {
-		s.bodies.give(reserved)
-		return nil, nil, err
+		share.free()
+		return nil, nil, s.bodyError(err)
 	}
-	return body, func() { s.bodies.give(reserved) }, nil
+	return body, share.free, nil
 }
 
-func (s *Server) take(w http.ResponseWriter, r *http.Request, limit int) ([]byte, error) {
-	// The server lifts the deadline when the body has ended.
-	http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeFor(max(int(r.ContentLength), 0))))
-	body, err := readAll(http.MaxBytesReader(w, r.Body, int64(limit)), int(r.ContentLength))
-	if err != nil {
-		return nil, bodyError(err, limit, s.cfg.MaxPayload)
-	}
-	return body, nil
+// paced reads a body from a peer that must keep the pace of timeFor: what it has not announced but sent counts. The server lifts the
+// deadline when the body has ended.
+type paced struct {
+	w     *http.ResponseController
+	r     io.Reader
+	began time.Time
+	got   int
 }
+
+// Read waits for the next bytes no longer than those that came allow.
+func (p *paced) Read(b []byte) (int, error) {
+	p.w.SetReadDeadline(p.began.Add(timeFor(p.got)))
+	n, err := p.r.Read(b)
+	p.got += n
+	return n, err
+}
+
+// share is what one body has of the budget for all: no more than was allocated for it, whatever was announced.
+type share struct {
+	of   *budget
+	have int
+}
+
+func (s *share) take(n int) error {
+	if !s.of.take(n) {
+		return errFull
+	}
+	s.have += n
+	return nil
+}
+
+func (s *share) free() { s.of.give(s.have) }
+
+var errFull = errors.New("no room for more bodies")
 
 // readAll reads size bytes, -1: until the end. The slice grows with what arrives, at most twofold, and in the end has no room to
-// spare if the size was known.
-func readAll(r io.Reader, size int) ([]byte, error) {
+// spare if the size was known. Its room is taken from share.
+func readAll(r io.Reader, size int, share *share) ([]byte, error) {
 	room := firstRead
 	if size >= 0 {
-		room = min(size, firstRead)
+		room = max(min(size, firstRead), 1)
 	}
-	body := make([]byte, 0, max(room, 1))
+	if err := share.take(room); err != nil {
+		return nil, err
+	}
+	body := make([]byte, 0, room)
 	for {
 		n, err := r.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
-		if err == io.EOF {
+		switch {
+		case err == io.EOF:
 			return body, nil
-		}
-		if err != nil {
+		case err != nil:
 			return nil, err
-		}
-		if len(body) == size {
+		case len(body) == size:
 			return body, drained(r)
-		}
-		if len(body) == cap(body) {
-			body = grown(body, size)
+		case len(body) == cap(body):
+			next := grownRoom(cap(body), size)
+			if err := share.take(next - cap(body)); err != nil {
+				return nil, err
+			}
+			body = append(make([]byte, 0, next), body...)
 		}
 	}
 }
 
-func grown(body []byte, size int) []byte {
-	room := 2 * cap(body)
+func grownRoom(room, size int) int {
 	if size >= 0 {
-		room = min(room, size)
+		return min(2*room, size)
 	}
-	return append(make([]byte, 0, room), body...)
+	return 2 * room
 }
 
 // drained takes the end of the stream, so that the connection can be used again.
@@ -125,12 +148,15 @@ func tooLarge(limit, maxPayload int) error {
 		WithHint("send a reference to the data, or have the administrator raise the limit")
 }
 
-func bodyError(err error, limit, maxPayload int) error {
+func (s *Server) bodyError(err error) error {
 	var over *http.MaxBytesError
 	var network net.Error
 	switch {
 	case errors.As(err, &over):
-		return tooLarge(limit, maxPayload)
+		return tooLarge(s.cfg.bodyLimit(), s.cfg.MaxPayload)
+	case errors.Is(err, errFull):
+		return envelope.Errorf(envelope.Overloaded, envelope.StepSize, "the node holds %d bytes of messages, its limit, and has no room for this one", s.cfg.MaxBodies).
+			WithRetryAfter(time.Second)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &network) && network.Timeout():
 		return envelope.Errorf(envelope.Expired, envelope.StepSize, "the body came slower than %d bytes a second", slowest)
 	}

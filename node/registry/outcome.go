@@ -24,7 +24,7 @@ const (
 	maxLatency  = time.Hour
 )
 
-// learn lets paths and agents answer for direct calls. What cannot be used is counted in the log: it is no reason to refuse the heartbeat that
+// learn lets paths learn from direct calls. An agent's state does not depend on them: they are the caller's word alone. What cannot be used is counted in the log: it is no reason to refuse the heartbeat that
 // brought it.
 func (r *Registry) learn(caller string, outcomes []told) {
 	var refused int
@@ -61,7 +61,6 @@ func (r *Registry) learnOne(caller string, o *told) error {
 		return nil
 	}
 	r.Paths.Outcome(r.Node, t.Agent, o.OK, latency, time.Now())
-	r.Outcome(t.Agent, !o.OK)
 	return nil
 }
 

@@ -41,7 +41,7 @@ func (a *Agent) problem(ctx context.Context, resp *http.Response) error {
 			a.cfg.Agent, resp.StatusCode, clip(string(b), maxQuoted))
 	}
 	e := envelope.Errorf(p.Code, envelope.StepAnswer, "%s: %s", a.cfg.Agent, clip(p.Detail, maxSaid))
-	if p.Code.NotRun() {
+	if p.Code.NotRun() || p.Code == envelope.Duplicate || p.Code == envelope.Conflict {
 		e.Step = envelope.StepDeliver
 	}
 	e.Hint = clip(p.Hint, maxSaid)
