@@ -85,16 +85,19 @@ const (
 func DecodeDescriptor(b []byte) (*Descriptor, error) {
 	d := &Descriptor{}
 	if err := json.Unmarshal(b, d, json.RejectUnknownMembers(true)); err != nil {
-		return nil, Errorf(Malformed, StepRegister, "descriptor: %s", jsonReason(err))
+		return nil, Errorf(Malformed, StepRegister, "descriptor: %s", jsonReason(err)).WithHint(descriptorHint)
 	}
 	d.Endpoint.Type = cmp.Or(d.Endpoint.Type, LinkEndpoint)
 	d.HeartbeatIntervalSec = cmp.Or(d.HeartbeatIntervalSec, DefaultHeartbeatSec)
 	d.MaxConcurrentRequests = cmp.Or(d.MaxConcurrentRequests, DefaultMaxConcurrent)
 	if err := d.check(); err != nil {
-		return nil, err
+		return nil, hinted(err, descriptorHint)
 	}
 	return d, nil
 }
+
+const descriptorHint = `a descriptor is {"agent_id", "display_name", "capabilities": [{"name", "version", "input_schema", …}], "endpoint": {"type", "url"}, ` +
+	`"heartbeat_interval_sec", "max_concurrent_requests", "public_key"}`
 
 // HeartbeatInterval is heartbeat_interval_sec as a duration.
 func (d *Descriptor) HeartbeatInterval() time.Duration {

@@ -53,19 +53,19 @@ type Document struct {
 // Errors: Malformed, TooLarge, Unsupported, Loop (chain too long).
 func Decode(doc []byte, maxPayload int) (e *Envelope, ticket []byte, err error) {
 	if len(doc)-Overhead-MaxTicket > maxPayload {
-		return nil, nil, Errorf(TooLarge, StepDecode, "document is %d bytes; the payload limit is %d", len(doc), maxPayload)
+		return nil, nil, Errorf(TooLarge, StepDecode, "document is %d bytes; the payload limit is %d", len(doc), maxPayload).WithHint(largeHint)
 	}
 	var d Document
 	if err := json.Unmarshal(doc, &d, json.RejectUnknownMembers(true)); err != nil {
 		return nil, nil, Errorf(Malformed, StepDecode, "document: %s", jsonReason(err)).
-			WithHint(`a message is {"envelope": {…}, "payload": …, "seal": {…}}`)
+			WithHint(documentHint)
 	}
 	if d.Envelope == nil {
-		return nil, nil, Errorf(Malformed, StepDecode, `document has no "envelope"`)
+		return nil, nil, Errorf(Malformed, StepDecode, `document has no "envelope"`).WithHint(documentHint)
 	}
 	seal, err := d.Seal.seal()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, hinted(err, sealHint)
 	}
 	e, err = assemble(d.Envelope, d.Payload, seal, maxPayload)
 	if err != nil {
@@ -144,9 +144,25 @@ func (e *Envelope) AppendBinary(dst []byte) []byte {
 	return append(dst, e.Payload...)
 }
 
+// What helps with whole classes of mistakes.
+const (
+	documentHint = `a message is {"envelope": {…}, "payload": …, "seal": {…}}`
+	headerHint   = "the schema Header in a node's /v1/openapi.yaml tells the rule of each member"
+	sealHint     = "the schema Seal in a node's /v1/openapi.yaml tells the form; the SDKs write it"
+	largeHint    = "send a reference to the data, or have the administrator raise node.max_payload_bytes"
+)
+
+// hinted is err with the hint, unless it has one.
+func hinted(err error, hint string) error {
+	if e := AsError(err); e.Hint == "" {
+		return e.WithHint("%s", hint)
+	}
+	return err
+}
+
 func assemble(header, payload []byte, seal *Seal, maxPayload int) (*Envelope, error) {
 	if len(payload) > maxPayload {
-		return nil, Errorf(TooLarge, StepDecode, "payload is %d bytes; the limit is %d", len(payload), maxPayload)
+		return nil, Errorf(TooLarge, StepDecode, "payload is %d bytes; the limit is %d", len(payload), maxPayload).WithHint(largeHint)
 	}
 	h, err := decodeHeader(header)
 	if err != nil {

@@ -122,14 +122,14 @@ func decodeHeader(raw []byte) (Header, error) {
 			WithHint("put business data into the payload")
 	}
 	if len(raw) == 0 || raw[0] != '{' || raw[len(raw)-1] != '}' {
-		return Header{}, Errorf(Malformed, StepDecode, "header is not a JSON object without white space around it")
+		return Header{}, Errorf(Malformed, StepDecode, "header is not a JSON object without white space around it").WithHint(headerHint)
 	}
 	h, err := parseHeader(raw)
 	if err != nil {
-		return Header{}, Errorf(Malformed, StepDecode, "header: %s", jsonReason(err))
+		return Header{}, Errorf(Malformed, StepDecode, "header: %s", jsonReason(err)).WithHint(headerHint)
 	}
 	if err := h.check(); err != nil {
-		return Header{}, err
+		return Header{}, hinted(err, headerHint)
 	}
 	return h, nil
 }

@@ -67,12 +67,14 @@ func (a *Admission) Forget(m *Message) { a.cfg.Seen.Forget(&m.Header) }
 func (a *Admission) form(m *Message, now time.Time) error {
 	switch {
 	case len(m.Payload) > a.cfg.MaxPayload:
-		return envelope.Errorf(envelope.TooLarge, envelope.StepSize, "payload is %d bytes; the limit is %d", len(m.Payload), a.cfg.MaxPayload)
+		return envelope.Errorf(envelope.TooLarge, envelope.StepSize, "payload is %d bytes; the limit is %d", len(m.Payload), a.cfg.MaxPayload).
+			WithHint("send a reference to the data, or have the administrator raise node.max_payload_bytes")
 	case m.Header.Persistent:
 		return envelope.Errorf(envelope.Unsupported, envelope.StepSize, "persistent: true asks for durable delivery, which this node does not serve yet").
 			WithHint("send it with persistent: false, or keep it on a queue of your own")
 	case m.Header.Namespace != "":
-		return envelope.Errorf(envelope.Unsupported, envelope.StepSize, "namespace %q: this node serves no namespaces yet", m.Header.Namespace)
+		return envelope.Errorf(envelope.Unsupported, envelope.StepSize, "namespace %q: this node serves no namespaces yet", m.Header.Namespace).
+			WithHint("leave namespace out")
 	}
 	return seen.CheckClock(&m.Header, now)
 }

@@ -129,7 +129,8 @@ func (l *Link) mayServe(a announcement) *envelope.Error {
 	case l.leaving != nil || l.err != nil:
 		return unreachable("%s takes no new calls", l.cfg.ID)
 	case a.size > l.cfg.MaxMessage:
-		return envelope.Errorf(envelope.TooLarge, envelope.StepLink, "message is %d bytes; %s takes %d", a.size, l.cfg.ID, l.cfg.MaxMessage)
+		return envelope.Errorf(envelope.TooLarge, envelope.StepLink, "message is %d bytes; %s takes %d", a.size, l.cfg.ID, l.cfg.MaxMessage).
+			WithHint("send a reference to the data, or have the administrator raise node.max_payload_bytes")
 	case l.served >= l.cfg.MaxCalls:
 		return over("%d calls are open on this link, as many as %s takes", l.served, l.cfg.ID)
 	case l.buffered+a.size > l.cfg.MaxBuffered:

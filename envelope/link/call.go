@@ -127,7 +127,8 @@ func (c *call) result() error {
 
 func (l *Link) ask(ctx context.Context, e *envelope.Envelope, hop Hop) (*call, error) {
 	if size := e.BinarySize(); size > l.limits.message {
-		return nil, envelope.Errorf(envelope.TooLarge, envelope.StepLink, "message is %d bytes; %s takes %d", size, l.peer.ID, l.limits.message)
+		return nil, envelope.Errorf(envelope.TooLarge, envelope.StepLink, "message is %d bytes; %s takes %d", size, l.peer.ID, l.limits.message).
+			WithHint("send a reference to the data, or have the administrator raise node.max_payload_bytes")
 	}
 	c := &call{ours: true, hop: hop, due: hop.Deadline, rank: clampPriority(hop.Priority), wake: make(chan struct{}, 1)}
 	if at, ok := ctx.Deadline(); ok && (hop.Deadline.IsZero() || at.Before(hop.Deadline)) {

@@ -193,7 +193,7 @@ func limitOf(r *http.Request, absent, most int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most {
-		return 0, envelope.Errorf(envelope.Malformed, envelope.StepDecode, "limit is %.50q; it must be 1 to %d", text, most)
+		return 0, envelope.Errorf(envelope.Malformed, envelope.StepDecode, "limit is %.50q; it must be 1 to %d", text, most).WithHint("leave it out for %d, and follow next to the other pages", absent)
 	}
 	return n, nil
 }

@@ -29,7 +29,8 @@ func (r *Registry) Heartbeat(_ context.Context, m *reach.Message, _ Via) (*envel
 	var b beat
 	if len(m.Payload) > 0 {
 		if err := json.Unmarshal(m.Payload, &b, json.RejectUnknownMembers(true)); err != nil {
-			return nil, refuse(envelope.Malformed, "heartbeat: %s", strings.TrimPrefix(err.Error(), "json: "))
+			return nil, refuse(envelope.Malformed, "heartbeat: %s", strings.TrimPrefix(err.Error(), "json: ")).
+				WithHint(`its payload is {"current_load": 3, "capabilities": ["stock.query"], "outcomes": […]}, every member optional`)
 		}
 	}
 	if err := b.check(); err != nil {

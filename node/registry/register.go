@@ -59,7 +59,8 @@ func (r *Registry) declared(m *reach.Message) (*envelope.Descriptor, error) {
 	}
 	switch {
 	case d.AgentID != m.Header.SourceAgent:
-		return nil, refuse(envelope.Malformed, "source_agent is %s, but the descriptor is of %s; an agent registers itself only", m.Header.SourceAgent, d.AgentID)
+		return nil, refuse(envelope.Malformed, "source_agent is %s, but the descriptor is of %s; an agent registers itself only", m.Header.SourceAgent, d.AgentID).
+			WithHint("agent_id has to be the message's source_agent")
 	case d.PublicKey.IsZero():
 		return nil, refuse(envelope.Malformed, "the descriptor of %s has no public_key", d.AgentID).
 			WithHint("an HTTP agent without a key is attached by the operator: agent-reach attach FILE")
@@ -70,7 +71,8 @@ func (r *Registry) declared(m *reach.Message) (*envelope.Descriptor, error) {
 // toUs checks that the message was meant for this node: one that was replayed from another must not work here.
 func (r *Registry) toUs(m *reach.Message) error {
 	if m.Header.ToNode != r.Node {
-		return refuse(envelope.Forbidden, "this %s is for node %s, and this is node %s", m.Header.MsgType, m.Header.ToNode, r.Node)
+		return refuse(envelope.Forbidden, "this %s is for node %s, and this is node %s", m.Header.MsgType, m.Header.ToNode, r.Node).
+			WithHint("set to_node to the id of the node that it is sent to; GET /v1/nodes and the link's handshake tell it")
 	}
 	return nil
 }
