@@ -91,9 +91,6 @@ func (n *Node) openPermissions() (err error) {
 		return nil
 	}
 	n.permissions, err = OpenPermissions(n.cfg.Auth.PermissionsFile)
-	if err == nil {
-		n.log.Info("permissions: " + n.permissions.String())
-	}
 	return err
 }
 

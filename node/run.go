@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"reflect"
 	"sync"
 )
 
@@ -18,7 +17,13 @@ func (n *Node) runParts(ctx context.Context, l net.Listener) error {
 	if n.registry != nil {
 		parts = append([]part{n.registry.Run}, parts...)
 	}
-	return runInOrder(ctx, parts)
+	stopped := context.AfterFunc(ctx, func() {
+		n.log.Info("node is stopping: no new calls, running ones may end", "node", n.id, "reason", "drain_timeout_sec "+n.cfg.Node.DrainTimeoutSec.Duration().String())
+	})
+	defer stopped()
+	err := runInOrder(ctx, parts)
+	n.log.Info("node stopped", "node", n.id)
+	return err
 }
 
 func runInOrder(ctx context.Context, parts []part) error {
@@ -66,12 +71,9 @@ func (n *Node) watch(ctx context.Context) error {
 }
 
 func (n *Node) reloadPermissions() error {
-	before := n.permissions.Table()
 	if err := n.permissions.Reload(); err != nil {
 		return err
 	}
-	if !reflect.DeepEqual(before, n.permissions.Table()) {
-		n.log.Info("permissions: " + n.permissions.String())
-	}
+	n.log.Info("permissions read: " + n.permissions.String())
 	return nil
 }

@@ -32,8 +32,9 @@ func watch(t *testing.T, file string, reload func() error) *watched {
 		defer close(ended)
 		Watch(ctx, file, slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})), func() error {
 			text, _ := os.ReadFile(file)
+			err := reload()
 			w.reloads <- string(text)
-			return reload()
+			return err
 		})
 	}()
 	t.Cleanup(func() { cancel(); <-ended })

@@ -56,11 +56,18 @@ func (a *answer) end(err error) error {
 	return err
 }
 
-// crashed reports whether an error is one that the agent did not mean: its code is agent_error. An agent that gives a code of its
-// own means what it says, and its path did its work.
+// crashed reports whether an error says that the agent could not do its work: it did not mean it (agent_error), or has no room. An agent that gives any
+// other code means what it says, and its path did its work.
 func crashed(h *envelope.Header) bool {
 	var e struct {
 		Code envelope.Code `json:"code"`
 	}
-	return json.Unmarshal(h.Error, &e) != nil || e.Code == envelope.AgentFailed
+	if json.Unmarshal(h.Error, &e) != nil {
+		return true
+	}
+	switch e.Code {
+	case envelope.AgentFailed, envelope.Overloaded, envelope.Timeout, envelope.Internal, "rate_limited", "unavailable":
+		return true
+	}
+	return false
 }

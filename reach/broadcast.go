@@ -2,6 +2,8 @@ package reach
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,17 +25,22 @@ type Outcome struct {
 }
 
 // Broadcast asks every available agent of the capability at the same time; it takes as long as the slowest. Nothing is tried twice. The
-// outcomes stand in the order of the agents' ids; there is one for each agent asked, whatever happened.
+// outcomes stand in the order of the agents' ids; there is one for each available agent, also where the caller may not call it or its
+// input_schema refuses the payload.
 //
 // Errors: those of Reach up to choosing; TooLarge for more than MaxBroadcast agents.
 func (in *Ingress) Broadcast(ctx context.Context, m *Message) ([]Outcome, error) {
 	w := in.begin(m)
+	var left []Outcome // available, but not asked
 	err := w.lap(envelope.StepSeal, w.admit())
 	if err == nil {
-		err = w.lap(envelope.StepResolve, w.resolveAll())
+		left, err = w.resolveAll()
+		err = w.lap(envelope.StepResolve, err)
 	}
 	if err == nil {
+		asked := slices.Clone(w.pool)
 		err = w.lap(envelope.StepCheck, w.check())
+		left = append(left, w.unfit(asked)...)
 	}
 	if err == nil {
 		err = in.Admission.Accept(m, w.began)
@@ -42,28 +49,43 @@ func (in *Ingress) Broadcast(ctx context.Context, m *Message) ([]Outcome, error)
 	if err == nil {
 		w.reason = "broadcast"
 		out = w.scatter(ctx)
+		out = append(out, left...)
+		slices.SortFunc(out, func(a, b Outcome) int { return strings.Compare(a.Agent, b.Agent) })
 	}
 	return out, w.finish(err)
 }
 
-// resolveAll is resolve without a bound on the pool but MaxBroadcast.
-func (w *way) resolveAll() error {
+// resolveAll is resolve without a bound on the pool but MaxBroadcast. Available agents that the caller may not call are among the outcomes.
+func (w *way) resolveAll() (left []Outcome, err error) {
 	list, err := w.candidates()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, c := range list {
-		if w.judge(c, envelope.Available) == fits {
+		switch w.judge(c, envelope.Available) {
+		case fits:
 			w.pool = append(w.pool, Ranked{Candidate: c})
+		case notPermitted:
+			left = append(left, Outcome{Agent: c.Agent, Err: w.explained(c, envelope.Available)})
 		}
 	}
 	switch {
 	case len(w.pool) == 0:
-		return w.nobody(list)
+		return nil, w.nobody(list)
 	case len(w.pool) > MaxBroadcast:
-		return envelope.Errorf(envelope.TooLarge, envelope.StepResolve, "a broadcast to %d agents; the limit is %d", len(w.pool), MaxBroadcast)
+		return nil, envelope.Errorf(envelope.TooLarge, envelope.StepResolve, "a broadcast to %d agents; the limit is %d", len(w.pool), MaxBroadcast)
 	}
-	return nil
+	return left, nil
+}
+
+// unfit are those of the asked whose input_schema refused the payload.
+func (w *way) unfit(asked []Ranked) (left []Outcome) {
+	for _, r := range asked {
+		if !w.pooled(r.Candidate) {
+			left = append(left, Outcome{Agent: r.Agent, Err: refusedBy(w.in.Schemas.Check(r.Offer.Schema, w.m.Payload), &r)})
+		}
+	}
+	return left
 }
 
 func (w *way) scatter(ctx context.Context) []Outcome {

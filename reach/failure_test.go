@@ -162,6 +162,11 @@ func TestFastFailureAttractsNoTraffic(t *testing.T) {
 			return sink(a.reply(m, nil, crash))
 		},
 		"timeouts": fails(envelope.Timeout),
+		"has no room": func(_ context.Context, m *reach.Message, a *agent, sink reach.Sink) error {
+			return sink(a.reply(m, nil, func(h *envelope.Header) {
+				h.Status, h.Error = envelope.StatusError, []byte(`{"code":"rate_limited","text":"later"}`)
+			}))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, reach.Routing{Mode: reach.WeightedRandom, TopN: 3, Retry: true, MaxRetry: 2})
@@ -202,8 +207,8 @@ func TestABusinessErrorIsNoFailureOfThePath(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if score := w.paths.Score(w.directory.Agent("shop"), time.Now()); score < 9.5 {
-		t.Errorf("score fell to %.1f", score)
+	if f := w.paths.Factors(w.directory.Agent("shop"), time.Now()); f.Success != 1 || f.Latency != 0.5 {
+		t.Errorf("%+v: it did its work, and nobody knows how fast it is when it does not decline", f)
 	}
 }
 

@@ -81,7 +81,7 @@ func (w *way) hand(ctx context.Context, r *Ranked, try *attempt) error {
 		w.m.Attempts++
 	}
 	if path != Unjudged {
-		w.in.Paths.Outcome(r.Node, r.Agent, path == Worked, took, now)
+		w.in.Paths.Outcome(r.Node, r.Agent, path != Failed, latency(path, took), now)
 	}
 	w.in.observe(Event{
 		Step: envelope.StepForward, Message: w.m, Agent: r.Agent, Node: r.Node, Reason: w.reason, Duration: took, Path: path, Err: err,
@@ -94,8 +94,11 @@ func (w *way) hand(ctx context.Context, r *Ranked, try *attempt) error {
 // cannot have caused.
 func (a *attempt) judge(err error) Judgement {
 	if err == nil {
-		if a.crashed {
+		switch {
+		case a.crashed:
 			return Failed
+		case a.failed:
+			return Declined
 		}
 		return Worked
 	}
@@ -111,6 +114,14 @@ func (a *attempt) judge(err error) Judgement {
 		return Failed
 	}
 	return Unjudged
+}
+
+// latency is how long a hand-over took, for the path's mean: of one that was declined, nothing.
+func latency(path Judgement, took time.Duration) time.Duration {
+	if path == Declined {
+		return -1
+	}
+	return took
 }
 
 // again reports whether next may be tried after a try that failed so. Once the request may have run, it may run again only where both who

@@ -1,6 +1,7 @@
 package reach
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"strconv"
@@ -119,6 +120,9 @@ func (w *way) admit() error { return w.in.Admission.Admit(w.m, w.began) }
 // lap tells the observer of a step that has just ended.
 func (w *way) lap(step envelope.Step, err error) error {
 	now := time.Now()
+	if err != nil {
+		step = cmp.Or(envelope.AsError(err).Step, step)
+	}
 	w.in.observe(Event{Step: step, Message: w.m, Duration: now.Sub(w.lapped), Err: err})
 	w.lapped = now
 	return err

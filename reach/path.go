@@ -53,7 +53,8 @@ func (p *Paths) Report(node, agent string, load float64) {
 	p.of(node, agent).reported.Store(math.Float64bits(load))
 }
 
-// Outcome counts one call. latency matters for successes only: a failure never counts as fast.
+// Outcome counts one call. latency matters for successes only: a failure never counts as fast. A negative one is none: the path did its
+// work, but how fast the agent declined says nothing.
 func (p *Paths) Outcome(node, agent string, ok bool, latency time.Duration, now time.Time) {
 	p.of(node, agent).outcome(ok, latency, now)
 }
@@ -73,7 +74,7 @@ func (p *Paths) Factors(r *envelope.Record, now time.Time) Factors {
 }
 
 func (p *Path) outcome(ok bool, latency time.Duration, now time.Time) {
-	if ok {
+	if ok && latency >= 0 {
 		i := (p.next.Add(1) - 1) % latencies
 		p.took[i].Store(uint32(min(latency.Microseconds(), math.MaxUint32-1)) + 1)
 	}
@@ -140,6 +141,8 @@ func (p *Path) factors(r *envelope.Record, now time.Time) Factors {
 		f.Latency = latencyFactor(mean)
 	} else if failed > 0 {
 		f.Latency = 0
+	} else if succeeded > 0 {
+		f.Latency = neverMeasured
 	}
 	f.Busy = max(math.Float64frombits(p.reported.Load()), p.share(r))
 	f.Load = 1 - min(f.Busy, 1)

@@ -60,10 +60,12 @@ type Observer interface {
 // Judgement is what a hand-over says of its path.
 type Judgement int8
 
-// The judgements. Unjudged: the caller's doing, or a full queue here; it says nothing of the path.
+// The judgements. Unjudged: the caller's doing, or a full queue here; it says nothing of the path. Declined: the agent answered with an error that it
+// meant.
 const (
 	Unjudged Judgement = iota
 	Worked
+	Declined
 	Failed
 )
 

@@ -1,6 +1,7 @@
 package reach
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -201,6 +202,6 @@ func (w *way) nobody(list []envelope.Candidate) error {
 			reasons = append(reasons, fmt.Sprintf("and %d more", len(list)-named))
 		}
 	}
-	return envelope.Errorf(envelope.NoRoute, envelope.StepResolve, "%q is declared, but nobody can answer now: %s", w.m.Header.TargetCapability, strings.Join(reasons, "; ")).
+	return envelope.Errorf(envelope.NoRoute, envelope.StepResolve, "%q is declared, but nobody can answer now: %s", cmp.Or(w.m.Header.TargetCapability, w.target.Name), strings.Join(reasons, "; ")).
 		WithHint("agent-reach explain %s shows each candidate", w.target.Name)
 }

@@ -5,7 +5,7 @@ import "time"
 // Factors say how good a path is now, each in [0, 1].
 type Factors struct {
 	Success  float64 // share of calls of the last 5 minutes that succeeded; 1 where there were none
-	Latency  float64 // 1 / (1 + mean of the last 10 successes / 1 s); 1 untried, 0 where all failed
+	Latency  float64 // 1 / (1 + mean of the last 10 successes / 1 s); 1 untried, 0 where all failed, 0.5 where all were declined
 	Load     float64 // 1 - Busy
 	Distance float64 // 1 the same machine, less the further away
 	Busy     float64 // load as a share of the agent's limit: the larger of what it reports and what runs on it from here; may exceed 1
@@ -22,6 +22,9 @@ const busyLimit = 0.7
 
 // latencyUnit is the mean at which the latency factor has fallen to a half.
 const latencyUnit = time.Second
+
+// neverMeasured is the latency factor of a path whose calls were all declined: neither fast nor slow.
+const neverMeasured = 0.5
 
 func latencyFactor(mean time.Duration) float64 {
 	return 1 / (1 + float64(mean)/float64(latencyUnit))

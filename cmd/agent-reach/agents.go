@@ -190,7 +190,7 @@ func (a *agentView) facts() [][]string {
 	return present([][]string{
 		{"agent", plain(a.AgentID)},
 		{"name", cell(a.DisplayName, 120)},
-		{"state", cell(string(a.State), 40) + " since " + a.Since.Local().Format("2006-01-02 15:04:05")},
+		{"state", cell(string(a.State), 40) + a.since()},
 		{"reason", cell(a.Reason, 160)},
 		{"score", score(a.Score)},
 		{"node", plain(a.NodeID)},
@@ -231,4 +231,12 @@ func (c *client) agent(ctx context.Context, id string) (agentView, error) {
 	}
 	c.keys[id] = a
 	return a, nil
+}
+
+// since says when the state began; nothing for an agent that has left.
+func (a *agentView) since() string {
+	if a.Since.IsZero() {
+		return ""
+	}
+	return " since " + a.Since.Local().Format("2006-01-02 15:04:05 MST")
 }

@@ -42,7 +42,7 @@ func (c *client) answers(ctx context.Context, body io.Reader, want expected, tak
 		case errors.Is(err, io.EOF) && parts > 0:
 			return nil
 		case err != nil && ctx.Err() != nil:
-			return c.lost(ctx, err)
+			return c.lost(ctx, err, true)
 		case err != nil:
 			return unbelievable("the answer breaks off: %v", err)
 		}

@@ -238,7 +238,7 @@ func (c *client) send(ctx context.Context, method, path string, body []byte) (*h
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.lost(ctx, err)
+		return nil, c.lost(ctx, err, body != nil)
 	}
 	if resp.StatusCode/100 == 2 {
 		return resp, nil
@@ -247,8 +247,8 @@ func (c *client) send(ctx context.Context, method, path string, body []byte) (*h
 	return nil, c.problem(resp)
 }
 
-// lost is what became of a message whose connection failed.
-func (c *client) lost(ctx context.Context, err error) error {
+// lost is what became of a request whose connection failed. A message that was being sent may have arrived, and run.
+func (c *client) lost(ctx context.Context, err error, message bool) error {
 	var dial *net.OpError
 	switch {
 	case errors.As(err, &dial) && dial.Op == "dial":
@@ -257,6 +257,9 @@ func (c *client) lost(ctx context.Context, err error) error {
 		return fromNode(envelope.Errorf(envelope.Timeout, envelope.StepCall, "%s gave no answer within %v", c.base, c.timeout))
 	case ctx.Err() != nil:
 		return fromNode(envelope.Errorf(envelope.Timeout, envelope.StepCall, "given up"))
+	}
+	if message {
+		return fromNode(envelope.Errorf(envelope.Timeout, envelope.StepCall, "the connection to %s broke before the answer: %v; it may have run", c.base, err))
 	}
 	return noNode("%s: %v", c.base, err)
 }

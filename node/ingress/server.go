@@ -126,6 +126,7 @@ const (
 	idleTime   = 120 * time.Second // between two requests of a connection
 	maxHeader  = 64 << 10          // bytes
 	flushTime  = time.Second       // for the last answers to leave, once all calls have ended
+	lastWords  = time.Second       // for those who got the last answers to ask for the keys that they check them with
 )
 
 // Run serves until ctx ends, then drains, and returns nil; or the listener's error if that fails before. It closes l. A Server runs
@@ -161,8 +162,15 @@ func (s *Server) drain() {
 	s.links.goAway(errLeaving)
 	patience := time.NewTimer(s.cfg.DrainTimeout)
 	defer patience.Stop()
+	empty := s.calls.shut()
 	select {
-	case <-s.calls.shut():
+	case <-empty: // nothing ran
+		return
+	default:
+	}
+	select {
+	case <-empty:
+		time.Sleep(lastWords)
 	case <-patience.C:
 		s.deps.Log.Warn("calls did not end in time and are cancelled", "reason", "drain timeout "+s.cfg.DrainTimeout.String())
 	}

@@ -200,22 +200,6 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// record is a line of the node's log or access log.
-type record map[string]any
-
-// records decodes what the node printed: its log, or the access log.
-func (n *node) records(t testing.TB, log bool) (out []record) {
-	t.Helper()
-	for _, text := range n.printed(log) {
-		var r record
-		if err := json.Unmarshal([]byte(text), &r); err != nil {
-			t.Fatalf("a line that is not JSON: %q", text)
-		}
-		out = append(out, r)
-	}
-	return out
-}
-
 // cli runs agent-reach against the node and returns what it printed and its exit code.
 func (n *node) cli(t testing.TB, args ...string) (stdout, stderr string, exit int) {
 	t.Helper()

@@ -150,13 +150,6 @@ func (p *process) printed(log bool) (out []string) {
 	return out
 }
 
-// said is how many lines were printed so far.
-func (p *process) said() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.lines)
-}
-
 func (p *process) text() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -164,13 +164,25 @@ func (v *voice) post(path string, doc []byte, headers ...string) reply {
 }
 
 func (v *voice) tryPost(ctx context.Context, path string, doc []byte, headers ...string) (reply, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, v.node.url+path, bytes.NewReader(doc))
+	return v.tryDo(ctx, http.MethodPost, path, doc, headers...)
+}
+
+// do is post with another method.
+func (v *voice) do(method, path string, doc []byte) reply {
+	v.t.Helper()
+	r, err := v.tryDo(v.t.Context(), method, path, doc)
+	must(v.t, err)
+	return r
+}
+
+func (v *voice) tryDo(ctx context.Context, method, path string, doc []byte, headers ...string) (reply, error) {
+	req, err := http.NewRequestWithContext(ctx, method, v.node.url+path, bytes.NewReader(doc))
 	if err != nil {
 		return reply{}, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	for i := 0; i+1 < len(headers); i += 2 {
-		req.Header.Add(headers[i], headers[i+1])
+		req.Header.Set(headers[i], headers[i+1])
 	}
 	resp, err := v.http.Do(req)
 	if err != nil {
