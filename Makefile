@@ -42,7 +42,7 @@ check: ## format, vet, staticcheck, import rules, then all tests with the race d
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) test -count=1 ./test/arch
-	$(MAKE) test RACE=-race
+	@$(MAKE) --no-print-directory test RACE=-race
 
 fmt: ## format the Go code
 	gofmt -w .
