@@ -56,9 +56,11 @@ func (s *Server) admitLink(r *http.Request) error {
 		return envelope.Errorf(envelope.Malformed, envelope.StepLink, "/v1/link takes a WebSocket upgrade").
 			WithHint("GET over HTTP/1.1 with Connection: Upgrade, Upgrade: websocket and Sec-WebSocket-Protocol: %s", link.Subprotocol)
 	case r.Header.Get("Sec-WebSocket-Version") != "13", err != nil, len(key) != 16, len(r.Header.Values("Sec-WebSocket-Key")) != 1:
-		return envelope.Errorf(envelope.Malformed, envelope.StepLink, "the WebSocket handshake is not that of RFC 6455 (version 13, a key of 16 bytes)")
+		return envelope.Errorf(envelope.Malformed, envelope.StepLink, "the WebSocket handshake is not that of RFC 6455 (version 13, a key of 16 bytes)").
+			WithHint("use a WebSocket library; the SDKs open links by themselves")
 	case !lists(r.Header.Values("Sec-WebSocket-Protocol"), link.Subprotocol):
-		return envelope.Errorf(envelope.Unsupported, envelope.StepLink, "subprotocol is %.100q; this node speaks %s", r.Header.Values("Sec-WebSocket-Protocol"), link.Subprotocol)
+		return envelope.Errorf(envelope.Unsupported, envelope.StepLink, "subprotocol is %.100q; this node speaks %s", r.Header.Values("Sec-WebSocket-Protocol"), link.Subprotocol).
+			WithHint("send Sec-WebSocket-Protocol: %s; an SDK of another protocol version cannot link to this node", link.Subprotocol)
 	}
 	return nil
 }
