@@ -111,7 +111,9 @@ func halfBody(t testing.TB, n *node, _ *voice) {
 	writeAndHangUp(t, n, "POST /v1/messages HTTP/1.1\r\nHost: node\r\nContent-Length: 4000000\r\n\r\n{\"envelope\":")
 }
 
-func noHTTP(t testing.TB, n *node, _ *voice) { writeAndHangUp(t, n, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc") }
+func noHTTP(t testing.TB, n *node, _ *voice) {
+	writeAndHangUp(t, n, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc")
+}
 
 // badLink gets as far as hello.
 func badLink(t testing.TB, n *node, v *voice) {
