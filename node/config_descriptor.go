@@ -20,7 +20,7 @@ const (
 func ReadDescriptor(path string) (*envelope.Descriptor, error) {
 	text, err := readBounded(path)
 	if err != nil {
-		return nil, unreadable(envelope.StepRegister, "descriptor", err)
+		return nil, unreadable(envelope.StepRegister, "descriptor", err).WithHint("agent-reach attach --help shows one")
 	}
 	return parseDescriptor(path, text)
 }

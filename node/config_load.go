@@ -87,6 +87,6 @@ func readBounded(path string) ([]byte, error) {
 	return text, err
 }
 
-func unreadable(step envelope.Step, what string, err error) error {
+func unreadable(step envelope.Step, what string, err error) *envelope.Error {
 	return envelope.Errorf(envelope.Malformed, step, "%s cannot be read: %v", what, err)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -30,7 +31,9 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errs)
-	return p.report(root.ExecuteContext(ctx))
+	err := root.ExecuteContext(ctx)
+	p.json = p.json || slices.Contains(args, "--json") // it may stand behind a flag that could not be read
+	return p.report(err)
 }
 
 func (p *program) root() *cobra.Command {
