@@ -1,8 +1,9 @@
 package scenario
 
 import (
-	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -62,14 +63,22 @@ func TestEveryLineOfACallHasItsTrace(t *testing.T) {
 // traced are the JSON lines with this trace_id.
 func traced(t *testing.T, lines []string, id string) (out []map[string]any) {
 	t.Helper()
+	for _, line := range jsonLines(t, lines) {
+		if line["trace_id"] == id {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+func jsonLines(t *testing.T, lines []string) (out []map[string]any) {
+	t.Helper()
 	for _, text := range lines {
 		var line map[string]any
 		if err := json.Unmarshal([]byte(text), &line); err != nil {
 			t.Fatalf("a line that is not JSON: %q", text)
 		}
-		if line["trace_id"] == id {
-			out = append(out, line)
-		}
+		out = append(out, line)
 	}
 	return out
 }
@@ -101,53 +110,89 @@ func TestPermissionsAreReadAgain(t *testing.T) {
 	eventually(t, "the table on SIGHUP", allowed)
 }
 
-// TestSIGTERMDrains: what runs ends with its answer, nothing new begins, and the program exits with 0.
+// TestEveryOutcomeIsLogged: calls that fail have an access line with their code, and no line that tells of a message lacks its trace_id.
+func TestEveryOutcomeIsLogged(t *testing.T) {
+	n := startNode(t, settings{"logging.level": "debug"})
+	serveEcho(t, n, "echo-agent", "echo.say")
+	agent := goAgent(t, n, "mortal", "mortal.work=hold")
+	v, caller := registered(t, n, "voice"), newAgent(t, n, "caller")
+	answer := make(chan error, 1)
+	go func() { answer <- caller.Call(short(t), "mortal.work", nil, nil, sdk.Trace("trace-timeout")) }()
+	agent.says(t, "running ")
+	agent.kill()
+	within(t, answer, "the end of the call")
+	again := v.document(v.header(envelope.Request, "echo.say"), `1`)
+	v.post("/v1/messages", again)
+	v.post("/v1/messages", again)
+	v.ask("no.such", `1`)
+	count := map[any]int{}
+	eventually(t, "an access line for each call", func() bool {
+		clear(count)
+		for _, line := range jsonLines(t, n.printed(false)) {
+			count[line["outcome"]]++
+		}
+		return count["timeout"] == 1 && count["ok"] == 1 && count["duplicate"] == 1 && count["no_route"] == 1
+	})
+	for _, line := range append(jsonLines(t, n.printed(true)), jsonLines(t, n.printed(false))...) {
+		if line["msg_id"] != nil && (line["trace_id"] == nil || line["trace_id"] == "") {
+			t.Errorf("a line without its trace_id: %v", line)
+		}
+	}
+}
+
+// TestSIGTERMDrains: what runs ends with its answer, for callers over links and over HTTP and agents of both SDKs; nothing new begins, and the program
+// exits with 0.
 func TestSIGTERMDrains(t *testing.T) {
 	n := startNode(t, nil)
-	a := newAgent(t, n, "slow-agent")
-	running, finish := make(chan struct{}), make(chan struct{})
-	a.Handle(offer("work.do"), func(context.Context, *sdk.Request) (any, error) {
-		close(running)
-		<-finish
-		return "done", nil
-	})
-	serve(t, a)
-	caller := newAgent(t, n, "caller")
-	answer := make(chan error, 1)
-	go func() { answer <- caller.Call(short(t), "work.do", nil, nil) }()
-	within(t, running, "the call")
-	n.signal(t, syscall.SIGTERM)
-	n.says(t, "node is stopping")
-	if _, _, exit := n.cli(t, "call", "work.do", "1"); exit == 0 {
-		t.Error("a node that stops takes a new call")
+	finish := map[string]*process{"go-agent": goAgent(t, n, "go-agent", "go-agent.work=hold")}
+	if havePython() {
+		finish["py-agent"] = pythonAgent(t, n, "py-agent", "py-agent.work=hold")
 	}
-	close(finish)
-	if err := within(t, answer, "the answer"); err != nil {
-		t.Errorf("the running call: %v", err)
+	caller, v := newAgent(t, n, "caller"), registered(t, n, "voice")
+	answers := make(chan error, 2*len(finish))
+	for agent := range finish {
+		go func() { answers <- caller.Call(short(t), agent+".work", map[string]int{}, nil) }()
+		go func() {
+			r, err := v.tryPost(t.Context(), "/v1/messages", v.document(v.header(envelope.Request, agent+".work"), `{}`))
+			if err == nil && r.status != http.StatusOK {
+				err = fmt.Errorf("HTTP %d %s", r.status, r.body)
+			}
+			answers <- err
+		}()
+		eventually(t, "both calls run", func() bool { return n.running(t, agent) == 2 })
+	}
+	n.signal(t, syscall.SIGTERM)
+	eventually(t, "the node says that it leaves", func() bool { return !n.ready() })
+	stdout, _, exit := n.cli(t, "call", "go-agent.work", "1", "--json")
+	if exit == 0 || !strings.Contains(stdout, `"unreachable"`) {
+		t.Errorf("a node that stops takes a new call: exit %d, %s", exit, stdout)
+	}
+	for _, p := range finish {
+		p.tell(t, "release")
+	}
+	for range 2 * len(finish) {
+		if err := within(t, answers, "the answers"); err != nil {
+			t.Errorf("a running call: %v", err)
+		}
 	}
 	if exit := n.exit(t); exit != 0 {
 		t.Errorf("exit %d", exit)
 	}
 }
 
-// TestDemo tells its story and leaves nothing running.
-func TestDemo(t *testing.T) {
-	p := start(t, command{name: "demo", program: program, args: []string{"demo"}})
-	if exit := p.exit(t); exit != 0 {
-		t.Fatalf("exit %d: %s", exit, p.text())
+// TestSIGTERMDoesNotWaitForEver: a call that does not end is cut after drain_timeout_sec, and its caller is told.
+func TestSIGTERMDoesNotWaitForEver(t *testing.T) {
+	n := startNode(t, settings{"node.drain_timeout_sec": "1"})
+	agent := goAgent(t, n, "go-agent", "go-agent.work=hold")
+	caller := newAgent(t, n, "caller")
+	answer := make(chan error, 1)
+	go func() { answer <- caller.Call(short(t), "go-agent.work", nil, nil) }()
+	agent.says(t, "running ")
+	n.signal(t, syscall.SIGTERM)
+	if exit := n.exit(t); exit != 0 {
+		t.Errorf("exit %d", exit)
 	}
-	lines := p.printed(false)
-	if last := lines[len(lines)-1]; last != "demo: ok" {
-		t.Errorf("its last line is %q", last)
-	}
-	for _, line := range lines {
-		_, rest, found := strings.Cut(line, "(pid ")
-		if !found || strings.Contains(line, "kill") {
-			continue
-		}
-		pid, _, _ := strings.Cut(rest, ")")
-		if _, err := os.Stat("/proc/" + pid); err == nil {
-			t.Errorf("still running: %s", line)
-		}
+	if err := within(t, answer, "the caller's error"); !errors.Is(err, envelope.Timeout) {
+		t.Errorf("the call that was cut: %v", err)
 	}
 }
