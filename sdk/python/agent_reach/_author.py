@@ -6,7 +6,7 @@ from typing import Any
 
 from . import _json
 from .envelope import Envelope, Header, check_header, format_time, new_id
-from .errors import AgentError, Malformed, TooLarge
+from .errors import AgentError, Malformed, TooLarge, printable
 from .keys import PrivateKey
 from .seal import Sealer
 
@@ -42,8 +42,8 @@ class Author:
             return await self.write(payload, **values)
         try:
             return await self.write(payload, **values, error=_error_object(error))
-        except TooLarge:
-            short = {"code": error.code[:64], "text": error.text[:_SHORT] + " … (cut: too long for a header)"}
+        except (TooLarge, UnicodeEncodeError):
+            short = {"code": printable(error.code, 64), "text": printable(error.text, _SHORT)}
             return await self.write(payload, **values, error=short)
 
 

@@ -19,7 +19,7 @@ from ._author import Author, encode_payload
 from ._context import CURRENT, Request
 from ._workers import Workers
 from .envelope import Envelope
-from .errors import AgentError, AgentReachError, NoRoute, Overloaded, Timeout, Unreachable
+from .errors import AgentError, AgentReachError, Loop, NoRoute, Overloaded, Timeout, Unreachable
 
 log = logging.getLogger("agent_reach")
 
@@ -186,6 +186,8 @@ class Dispatcher:
             raise Unreachable(f"agent {self._author.id} is leaving", step="agent")
         if self.running >= self._limit:
             text = f"agent {self._author.id} runs {self.running} requests, its limit"
+            if self._author.id in request.header.chain:
+                raise Loop(f"{text}, and they wait among others for this very call (chain {list(request.header.chain)})", step="agent")
             raise Overloaded(text, step="agent", retry_after=1.0)
         self.running += 1
         self._idle.clear()

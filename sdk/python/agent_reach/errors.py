@@ -182,3 +182,9 @@ def _places(value: Any) -> list[Place]:
     if not isinstance(value, list):
         return []
     return [Place(_text(p, "pointer"), _text(p, "text")) for p in value if isinstance(p, dict)]
+
+
+def printable(text: str, limit: int) -> str:
+    """A text that is UTF-8, whatever it quotes, and has at most limit characters and a note that it was cut."""
+    clean = text[: limit + 1].encode("utf-8", "backslashreplace").decode()
+    return clean if len(clean) <= limit else clean[:limit] + " … (cut)"

@@ -216,6 +216,21 @@ def test_errors_are_typed(agents: Callable[..., AgentReachAgent]) -> None:
         client.call("errors.query", {"sku": "twice"}, msg_id="the-same")
 
 
+def test_no_error_text_cuts_the_link(agents: Callable[..., AgentReachAgent]) -> None:
+    server = agents("server-texts", [{"name": "texts.fail", "version": "1.0.0"}])
+
+    @server.rpc_handler("texts.fail")
+    def fail(request: dict[str, Any]) -> None:
+        raise ValueError(request["n"] * "x" + "\ud800")
+
+    server.start()
+    client = agents("client-texts")
+    for n in (0, 10, 5_000, 100_000):
+        with pytest.raises(agent_reach.AgentError) as failed:
+            client.call("texts.fail", {"n": n})
+        assert failed.value.code == "agent_error" and len(failed.value.text) < 5_100, n
+
+
 def test_timeouts(agents: Callable[..., AgentReachAgent]) -> None:
     server = agents("server-slow", [{"name": "slow.thing", "version": "1.0.0"}])
     runs: list[int] = []
