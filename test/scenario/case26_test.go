@@ -112,11 +112,11 @@ func TestCase26QueueLosesNothing(t *testing.T) {
 		a.Handle(offer(a.ID()+".echo"), echo)
 		serve(t, a)
 	}
-	calls := map[string]int{"go-link": 2000, "go-http": 1000}
+	calls := map[string]int{"go-link": scaled(2000), "go-http": scaled(1000)}
 	if havePython() {
 		pythonAgent(t, n, "py-link", "py-link.echo=echo", "--limit", "1")
 		pythonAgent(t, n, "py-http", "py-http.echo=echo", "--limit", "1", "--http", strconv.Itoa(freePort(t)))
-		calls["py-link"], calls["py-http"] = 500, 300
+		calls["py-link"], calls["py-http"] = scaled(500), scaled(300)
 	}
 	caller := newAgent(t, n, "caller")
 	for agent, count := range calls {

@@ -11,8 +11,8 @@
 //	article_test.go    the published article's code, unchanged (article/*.py)
 //	caseNN_test.go     row NN of the faults that users of similar systems met, one function each
 //
-// Tests that need Python are skipped unless AGENT_REACH_PYTHON names one that has the SDK. With the race detector the program is
-// built with it too, and a race in a node fails the test that the node ran for.
+// Tests that need Python are skipped unless AGENT_REACH_PYTHON names one that has the SDK. With the race detector the nodes
+// are built with it too, and a race in one fails the test that it ran for.
 //
 // # Errors
 //

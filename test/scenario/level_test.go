@@ -15,7 +15,7 @@ import (
 )
 
 // level is what a node holds.
-type level struct{ goroutines, resident, links, connections float64 }
+type level struct{ goroutines, resident, links, descriptors float64 }
 
 func (n *node) level(t testing.TB) level {
 	m := n.metrics(t)
@@ -30,44 +30,31 @@ func TestLevelAfterAbuse(t *testing.T) {
 	holding.Handle(offer("work.quick"), echo)
 	serve(t, holding)
 	v := registered(t, n, "voice")
-	abuse(t, n, v, 100, 50) // what a node allocates once and keeps
-	v.http.CloseIdleConnections()
-	before := n.settled(t, level{})
+	fresh := n.level(t)
+	abuse(t, n, v, 100, 50) // for what a node allocates once and keeps
+	before := n.settled(t, v, fresh)
 	abuse(t, n, v, 1000, 500)
-	v.http.CloseIdleConnections()
-	after := n.settled(t, before)
-	if after.goroutines > before.goroutines+5 || after.connections > before.connections+5 || after.links != before.links {
-		t.Errorf("before: %+v; after: %+v", before, after)
-	}
+	after := n.settled(t, v, fresh)
 	if grown := after.resident - before.resident; grown > 48<<20 && !raceEnabled {
 		t.Errorf("the node holds %.0f MiB more than before", grown/(1<<20))
-	}
-	if running := n.running(t, "holding"); running != 0 {
-		t.Errorf("%d calls still run", running)
 	}
 	if r := v.ask("work.quick", `{}`); r.status != 200 {
 		t.Errorf("after all that: %s", r.body)
 	}
 }
 
-// settled waits until the node is back at a level, or, where that is zero, until it changes no more.
-func (n *node) settled(t testing.TB, back level) level {
+// settled waits until the node is back at a level: as many goroutines, links and connections, and no call running.
+func (n *node) settled(t testing.TB, v *voice, back level) (now level) {
 	t.Helper()
-	last, same := level{}, 0
-	soon(func() bool {
-		now := n.level(t)
-		if now.goroutines == last.goroutines && now.connections == last.connections {
-			same++
-		} else {
-			same = 0
-		}
-		last = now
-		if back.goroutines > 0 {
-			return now.goroutines <= back.goroutines+5 && now.connections <= back.connections+5 && n.running(t, "holding") == 0
-		}
-		return same >= 20
+	v.http.CloseIdleConnections()
+	ok := soon(func() bool {
+		now = n.level(t)
+		return now.goroutines <= back.goroutines+5 && now.descriptors <= back.descriptors+5 && now.links == back.links && n.running(t, "holding") == 0
 	})
-	return last
+	if !ok {
+		t.Errorf("the node had %+v, and does not come back from %+v", back, now)
+	}
+	return now
 }
 
 // abuse opens connections that do no good, and gives up requests in every state, a few at a time.

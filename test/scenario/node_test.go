@@ -91,7 +91,7 @@ func (n *node) start(t testing.TB) {
 // launch starts the node and does not wait for it.
 func (n *node) launch(t testing.TB) {
 	t.Helper()
-	n.process = start(t, command{name: "node", program: program, args: []string{"--config", "config.yaml"}, dir: n.dir})
+	n.process = start(t, command{name: "node", program: nodeProgram, args: []string{"--config", "config.yaml"}, dir: n.dir})
 }
 
 func isClosed(c <-chan struct{}) bool {
