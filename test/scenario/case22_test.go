@@ -73,7 +73,8 @@ func makeMessages(v *voice, capability string) (batches [][]*envelope.Envelope) 
 
 // sendAll sends every message, a batch at a time in each of a few goroutines, and counts what failed.
 func sendAll(t *testing.T, l *link.Link, batches [][]*envelope.Envelope) (refused int32) {
-	ctx := short(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // thousands of calls, perhaps beside other work
+	defer cancel()
 	var failed atomic.Int32
 	work := make(chan *envelope.Envelope)
 	var all sync.WaitGroup
