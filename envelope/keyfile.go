@@ -53,7 +53,7 @@ func CreateKey(path string, key PrivateKey, passphrase []byte) error {
 	err = os.Link(tmp, path) // unlike a rename, never replaces
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return fileError(Conflict, err).WithHint("remove it first if it is no longer needed")
+		return Errorf(Conflict, StepKey, "private key file %s is there already", path).because(err).WithHint("remove it first if it is no longer needed")
 	case err != nil:
 		return fileError(Internal, err).WithHint("keys need a file system with hard links")
 	}
