@@ -27,12 +27,14 @@ func cliNode(t *testing.T) *node {
 	a.Handle(offer("stock.fail"), func(context.Context, *sdk.Request) (any, error) {
 		return nil, &sdk.AgentError{Code: "sold_out", Text: "none left"}
 	})
-	a.Handle(offer("stock.hold"), func(ctx context.Context, _ *sdk.Request) (any, error) { <-ctx.Done(); return nil, errors.New("held") })
+	over := make(chan struct{})
+	a.Handle(offer("stock.hold"), func(context.Context, *sdk.Request) (any, error) { <-over; return nil, nil })
 	a.HandleStream(offer("stock.parts"), func(_ context.Context, _ *sdk.Request, send func(any) error) error {
 		return errors.Join(send(1), send(2), send(3))
 	})
 	a.Handle(offer("secret.read"), echo)
 	serve(t, a)
+	t.Cleanup(func() { close(over) })
 	return n
 }
 
