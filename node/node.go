@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -117,7 +118,7 @@ func (n *Node) newRegistry() *registry.Registry {
 	return registry.New(registry.Config{
 		HeartbeatTimeout: r.HeartbeatTimeoutSec.Duration(), CapabilityTTL: r.CapabilityTTLSec.Duration(), PruneInterval: r.PruneIntervalSec.Duration(),
 		FirstUse: n.cfg.Auth.Enrollment == FirstUse, PoolSize: n.cfg.Routing.ConnectionPoolSize, MaxPayload: n.cfg.Node.MaxPayloadBytes,
-		QueuePerAgent: n.cfg.Routing.QueuePerAgent, MaxAgents: n.cfg.Node.MaxAgents, AttachedDir: filepath.Join(keys, "attached"),
+		QueuePerAgent: cmp.Or(n.cfg.Routing.QueuePerAgent, -1), MaxAgents: n.cfg.Node.MaxAgents, AttachedDir: filepath.Join(keys, "attached"),
 	}, registry.Deps{
 		Node: n.id, Key: n.key, Home: n.home, Directory: n.directory, Schemas: n.schemas, Keys: n.store, Paths: n.paths,
 		Admission: n.admission, Log: n.log,

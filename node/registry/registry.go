@@ -26,7 +26,7 @@ type Config struct {
 	FirstUse         bool          // the first key for an id is pinned; false: only keys in the key store may register
 	PoolSize         int           // connections to one HTTP agent; default 64
 	MaxPayload       int           // bytes; default envelope.DefaultMaxPayload
-	QueuePerAgent    int           // requests that may wait for one agent; default 256
+	QueuePerAgent    int           // requests that may wait for one agent; default 256; below 0: none
 	MaxAgents        int           // default 100,000
 	AttachedDir      string        // keys and descriptors of agents attached by the operator; empty: none can be attached
 	Nodes            func() []string
@@ -37,7 +37,7 @@ func (c Config) withDefaults() Config {
 	c.CapabilityTTL = cmp.Or(c.CapabilityTTL, 180*time.Second)
 	c.PruneInterval = cmp.Or(c.PruneInterval, 30*time.Second)
 	c.MaxPayload = cmp.Or(c.MaxPayload, envelope.DefaultMaxPayload)
-	c.QueuePerAgent = cmp.Or(c.QueuePerAgent, 256)
+	c.QueuePerAgent = max(cmp.Or(c.QueuePerAgent, 256), 0)
 	c.MaxAgents = cmp.Or(c.MaxAgents, 100_000)
 	if c.Nodes == nil {
 		c.Nodes = func() []string { return nil }
