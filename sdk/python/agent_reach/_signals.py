@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 from typing import Any, Protocol
 
@@ -59,6 +60,12 @@ def forget(agent: Stoppable) -> None:
     for number, handler in before.items():
         if signal.getsignal(number) is _on_signal:
             signal.signal(number, handler)
+
+
+def rest() -> None:
+    """For the main thread when a signal has stopped what it was about: waits for the process's end, which _leave brings."""
+    while _leaving.began and threading.current_thread() is threading.main_thread():
+        time.sleep(0.05)
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:

@@ -117,15 +117,16 @@ class AgentReachAgent:
         if missing:
             raise ValueError(f"no rpc_handler for {', '.join(missing)}: what is declared gets requests")
         loop, core = self._running()
+        if self._handle_signals:
+            _signals.watch(self)  # before the first request can come, or a signal would cut it off
         try:
             loop.call(core.serve(timeout_sec))
         except BaseException:
             self.stop(0)
+            _signals.rest()
             raise
         self._keeper = threading.Thread(target=self._stopped.wait, name=f"agent-reach-{self.agent_id}-alive")
         self._keeper.start()
-        if self._handle_signals:
-            _signals.watch(self)
 
     def stop(self, drain_timeout_sec: float | None = None) -> None:
         """Leaves: unregisters, lets running handlers finish (for drain_timeout_sec), ends all threads.
