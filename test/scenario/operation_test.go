@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -194,5 +195,32 @@ func TestSIGTERMDoesNotWaitForEver(t *testing.T) {
 	}
 	if err := within(t, answer, "the caller's error"); !errors.Is(err, envelope.Timeout) {
 		t.Errorf("the call that was cut: %v", err)
+	}
+}
+
+// TestPythonAgentDrains: an agent of the Python SDK that gets SIGTERM leaves its node, finishes what runs, over a link and over HTTP, and exits with 0.
+func TestPythonAgentDrains(t *testing.T) {
+	n := startNode(t, nil)
+	caller := newAgent(t, n, "caller")
+	for id, args := range map[string][]string{
+		"py-link": {"py-link.work=hold"}, "py-http": {"py-http.work=hold", "--http", strconv.Itoa(freePort(t))},
+	} {
+		p := pythonAgent(t, n, id, args...)
+		answer := make(chan error, 1)
+		go func() { answer <- caller.Call(short(t), id+".work", map[string]int{}, nil) }()
+		p.says(t, "running ")
+		p.signal(t, syscall.SIGTERM)
+		n.awaitState(t, id, "draining")
+		if err := caller.Call(short(t), id+".work", map[string]int{}, nil); !errors.Is(err, envelope.NoRoute) {
+			t.Errorf("%s, a new call: %v", id, err)
+		}
+		p.tell(t, "release")
+		if err := within(t, answer, "the answer"); err != nil {
+			t.Errorf("%s, the running call: %v", id, err)
+		}
+		if exit := p.exit(t); exit != 0 {
+			t.Errorf("%s: exit %d", id, exit)
+		}
+		n.awaitState(t, id, "")
 	}
 }
