@@ -180,9 +180,11 @@ class Session:
             await self._attached.link.close()
         if links := {task for task in self._tasks if task.get_name() == "link"}:
             await asyncio.wait(links, timeout=2.5)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Before Python 3.12 wait_for loses a cancellation that comes just as what it waits for ends: so until it is heeded.
+        while tasks := [task for task in self._tasks if not task.done()]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=0.2)
 
     def _spawn(self, work: Any, name: str = "session") -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.ensure_future(work)
