@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from . import _json
 from .envelope import Envelope, Header, check_header, format_time, new_id
-from .errors import AgentError, Malformed, TooLarge, printable
+from .errors import MAX_TEXT, MAX_WORD, AgentError, Malformed, cut
 from .keys import PrivateKey
 from .seal import Sealer
 
-_SHORT = 400  # characters of an error text that fit any header
+log = logging.getLogger("agent_reach")
+
+MAX_ERROR = 2048  # bytes of a response's error object: with it a header stays under its limit
 
 
 class Author:
@@ -38,17 +41,29 @@ class Author:
             "priority": request.priority,
             "status": "error" if error else "ok",
         }
-        if not error:
-            return await self.write(payload, **values)
-        try:
-            return await self.write(payload, **values, error=_error_object(error))
-        except (TooLarge, UnicodeEncodeError):
-            short = {"code": printable(error.code, 64), "text": printable(error.text, _SHORT)}
-            return await self.write(payload, **values, error=short)
+        if error:
+            values["error"] = error_object(error)
+        return await self.write(payload, **values)
 
 
-def _error_object(error: AgentError) -> dict[str, Any]:
-    return {**error.details, "code": error.code, "text": error.text}
+def error_object(error: AgentError) -> dict[str, Any]:
+    """What an agent's error says in a header, at most MAX_ERROR bytes: its details stay away where they do not fit."""
+    said = {"code": cut(error.code or AgentError.default_code, MAX_WORD), "text": cut(error.text, MAX_TEXT)}
+    if error.details:
+        if _fits(whole := {**error.details, **said}):
+            return whole
+        log.warning("an error's details are not sent: they are no JSON, or too long, code=%s", said["code"])
+    if _fits(said):
+        return said
+    return {"code": cut(said["code"], MAX_WORD // 4), "text": cut(said["text"], MAX_TEXT // 4)}  # escapes made it long
+
+
+def _fits(members: dict[str, Any]) -> bool:
+    try:
+        data = _json.dumps(members)
+        return len(data) <= MAX_ERROR and bool(_json.loads(data) == members)
+    except (TypeError, ValueError, RecursionError, Malformed):
+        return False
 
 
 def encode_payload(value: Any) -> bytes:

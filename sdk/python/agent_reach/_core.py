@@ -20,7 +20,7 @@ from ._session import Session
 from ._workers import Workers
 from .address import Address
 from .envelope import decode_bytes
-from .errors import AgentReachError, Expired, Timeout, Unsupported
+from .errors import MAX_TEXT, AgentReachError, Expired, Timeout, Unsupported, cut
 from .handshake import Limits
 from .http_endpoint import Endpoint
 from .keys import PrivateKey
@@ -153,7 +153,7 @@ class Core:
             call.end(e)
         except Exception as e:
             log.exception("call failed")
-            call.end(AgentReachError(f"a fault in the agent's SDK: {e!r}", step="agent"))
+            call.end(AgentReachError(cut(f"a fault in the agent's SDK: {e!r}", MAX_TEXT), step="agent"))
 
     async def _answer(self, call: Call, data: bytes) -> None:
         envelope = decode_bytes(data, self._settings.max_payload_bytes)

@@ -19,7 +19,7 @@ from ._author import Author, encode_payload
 from ._context import CURRENT, Request
 from ._workers import Workers
 from .envelope import Envelope
-from .errors import AgentError, AgentReachError, Loop, NoRoute, Overloaded, Timeout, Unreachable
+from .errors import AgentError, AgentReachError, Loop, NoRoute, Overloaded, Timeout, Unreachable, said_by
 
 log = logging.getLogger("agent_reach")
 
@@ -162,7 +162,7 @@ class Run:
             "handler failed, capability=%s msg_id=%s trace_id=%s",
             header.target_capability, header.msg_id, header.trace_id, exc_info=error,
         )  # fmt: skip
-        return AgentError("agent_error", str(error) or type(error).__name__)
+        return AgentError("agent_error", said_by(error))
 
 
 class Dispatcher:

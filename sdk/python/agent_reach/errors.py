@@ -11,6 +11,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 
+MAX_OBJECT = 32 << 10  # bytes of an error object; a frame's body is 64 KiB at most
+MAX_TEXT = 1024  # bytes of a text or a hint that is sent
+MAX_WORD = 128  # bytes of a code, a step, a trace_id
+_MAX_PLACES = 16 << 10  # bytes; without them an object has at most 6 * (2 * MAX_TEXT + 3 * MAX_WORD) bytes and its names
+_ESCAPED = 6  # bytes that a byte of a text takes in JSON at most
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a payload does not fit its schema: a JSON Pointer and what is wrong there."""
@@ -51,10 +58,12 @@ class AgentReachError(Exception):
         return f"{self.code}{where}: {self.text}{places}{hint}"
 
     def to_object(self) -> dict[str, Any]:
-        """The error object of the wire (end frames, problem documents)."""
-        members: dict[str, Any] = {"code": self.code, "step": self.step, "text": self.text, "hint": self.hint}
-        members["trace_id"] = self.trace_id
-        members["places"] = [{"pointer": p.pointer, "text": p.text} for p in self.places]
+        """The error object of the wire (end frames, problem documents): at most MAX_OBJECT bytes of JSON."""
+        members: dict[str, Any] = {"code": cut(self.code, MAX_WORD), "step": cut(self.step, MAX_WORD)}
+        members |= {"text": cut(self.text, MAX_TEXT), "hint": cut(self.hint, MAX_TEXT), "trace_id": cut(self.trace_id, MAX_WORD)}
+        members["places"] = [{"pointer": cut(p.pointer, MAX_WORD), "text": cut(p.text, MAX_TEXT)} for p in self.places]
+        if sum(_ESCAPED * (len(p["pointer"]) + len(p["text"]) + 8) for p in members["places"]) > _MAX_PLACES:
+            members["places"] = []
         if self.retry_after is not None:
             members["retry_after_ms"] = round(self.retry_after * 1000)
         return {k: v for k, v in members.items() if v not in ("", [])}
@@ -184,7 +193,17 @@ def _places(value: Any) -> list[Place]:
     return [Place(_text(p, "pointer"), _text(p, "text")) for p in value if isinstance(p, dict)]
 
 
-def printable(text: str, limit: int) -> str:
-    """A text that is UTF-8, whatever it quotes, and has at most limit characters and a note that it was cut."""
-    clean = text[: limit + 1].encode("utf-8", "backslashreplace").decode()
-    return clean if len(clean) <= limit else clean[:limit] + " … (cut)"
+def cut(text: Any, limit: int) -> str:
+    """A text as valid UTF-8 of at most limit bytes, whatever it quotes."""
+    data = str(text)[: limit + 1].encode("utf-8", "backslashreplace")
+    if len(data) <= limit:
+        return data.decode()
+    return data[: limit - len("…".encode())].decode("utf-8", "ignore") + "…"
+
+
+def said_by(error: BaseException) -> str:
+    """An error's own text, or its class's name where it has none or cannot say it."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception:
+        return type(error).__name__

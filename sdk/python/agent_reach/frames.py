@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from . import _json
-from .errors import AgentReachError, Malformed, TooLarge, error_from_object, printable
+from .errors import AgentReachError, Malformed, TooLarge, error_from_object
 
 HELLO, PROOF, MESSAGE, PART, END, CANCEL, PING, CREDIT, GOAWAY = range(1, 10)
 
@@ -41,29 +41,14 @@ class Hop(NamedTuple):
 
 
 def encode(type: int, call: int, body: bytes = b"", flags: int = 0) -> bytes:
+    """Raises TooLarge for a body that no reader would take: it would cost the whole link."""
+    _check_length(len(body) + 6)
     return _HEAD.pack(len(body) + 6, type, flags, call) + body
 
 
 def encode_error(type: int, call: int, error: AgentReachError | None) -> bytes:
     """An end, cancel or goaway frame; no error: an empty body."""
-    return encode(type, call, _error_body(error) if error else b"")
-
-
-_MAX_ERROR = 32 << 10  # bytes; a frame's body is 64 KiB at most
-_MAX_TEXT = 2 << 10  # characters
-
-
-def _error_body(error: AgentReachError) -> bytes:
-    """The error object; its texts are cut and made UTF-8 where it would not fit into a frame otherwise."""
-    members = error.to_object()
-    try:
-        body = _json.dumps(members)
-    except UnicodeEncodeError:
-        body = b""
-    if body and len(body) <= _MAX_ERROR:
-        return body
-    short = {k: printable(v, _MAX_TEXT) if isinstance(v, str) else v for k, v in members.items() if k != "places"}
-    return _json.dumps(short)
+    return encode(type, call, _json.dumps(error.to_object()) if error else b"")
 
 
 def decode_error(body: bytes) -> AgentReachError | None:

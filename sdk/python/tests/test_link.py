@@ -539,6 +539,46 @@ def test_failures_become_answers(node: FakeNode, agent: AgentReachAgent, caplog:
     assert answer.header.error["code"] == "agent_error" and answer.header.error["text"].startswith("ßßß")
 
 
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("x" * 100_000 + "\ud800"), Unspeakable(), agent_reach.AgentError("c", "t", details={"a": object()}),
+        agent_reach.AgentError("c" * 9999, "\x01" * 9999, details={"a": "\ud800"}), agent_reach.TooLarge("\ud800" * 99_999),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_every_failure_becomes_an_answer(node: FakeNode, agent: AgentReachAgent, error: Exception, kind: str) -> None:
+    def fail(request: dict[str, Any]) -> None:
+        raise error
+
+    async def fail_async(request: dict[str, Any]) -> None:
+        raise error
+
+    agent.rpc_handler("echo")(fail if kind == "sync" else fail_async)
+    agent.start()
+    (answer,), ended = node.ended(node.ask("echo", {}))
+    assert ended is None and answer.header.status == "error" and answer.header.error["text"]
+    assert len(json.dumps(answer.header.error, ensure_ascii=False).encode()) < 2100
+    agent.rpc_handler("echo")(lambda request: 1)
+    assert node.ended(node.ask("echo", {}))[1] is None, "the link lives on"
+
+
+def test_a_fault_of_the_sdk_is_cut(node: FakeNode, agent: AgentReachAgent, monkeypatch: pytest.MonkeyPatch) -> None:
+    def begin(*_: Any) -> None:
+        raise RuntimeError("x" * 100_000 + "\ud800")
+
+    agent.start()
+    assert agent._core
+    monkeypatch.setattr(agent._core.dispatcher, "begin", begin)
+    _, error = node.ended(node.ask("echo", {}))
+    assert error and "a fault in the agent's SDK: RuntimeError('xxx" in error.text and len(error.text) < 1100
+
+
 def test_more_than_the_limit_is_overloaded(node: FakeNode, agent: AgentReachAgent) -> None:
     release = threading.Event()
     agent.rpc_handler("echo")(lambda request: release.wait(10))

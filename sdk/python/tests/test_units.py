@@ -18,12 +18,12 @@ import pytest
 import agent_reach
 from agent_reach import AgentReachAgent, _json, frames, keys
 from agent_reach._ask import make_ask
-from agent_reach._author import encode_payload
+from agent_reach._author import encode_payload, error_object
 from agent_reach._context import CURRENT, Request
 from agent_reach._outbox import Outbox, Stream
 from agent_reach.address import parse_address, parse_addresses
 from agent_reach.envelope import check_header, check_id, check_window, decode_header, format_time, parse_time
-from agent_reach.errors import CODES, AgentReachError, error_from_object
+from agent_reach.errors import CODES, AgentReachError, cut, error_from_object
 from agent_reach.seal import MAX_LEAVES, Verifier, leaf_of, path_length, seal_from_bytes, seal_from_object, seal_leaves
 from agent_reach.seen import Seen
 
@@ -236,7 +236,39 @@ def test_errors_travel_whole() -> None:
     assert len(CODES) == 16
 
 
+@pytest.mark.parametrize("text", ["x", "x" * 100_000 + "\ud800", "\ud800" * 5000, "\x01" * 100_000, "文" * 50_000, ""])
+def test_whatever_an_error_says_fits_a_frame(text: str) -> None:
+    places = [agent_reach.Place(text, text)] * 40
+    error = agent_reach.Malformed(text, step=text, hint=text, trace_id=text, code=text, places=places, retry_after=1.5)
+    for frame in frames.Decoder().feed(frames.encode_error(frames.END, 2, error)):
+        assert len(frame.body) <= 16 << 10
+        again = frames.decode_error(frame.body)
+        assert again and again.retry_after == 1.5 and (text != "x" or again.places == error.places)
+
+
+@pytest.mark.parametrize("code", ["c", "\x01" * 1000, "\ud800", 404, None])
+@pytest.mark.parametrize("text", ["x", "x" * 100_000 + "\ud800", "\x01" * 100_000, "文" * 5000, None, 5])
+@pytest.mark.parametrize("details", [{}, {"a": "\ud800"}, {"a": object()}, {"a": float("nan")}, {"a": "x" * 2000}, {1: 1, "1": 2}])
+def test_whatever_an_agent_says_fits_a_header(code: Any, text: Any, details: Any) -> None:
+    members = error_object(agent_reach.AgentError(code, text, details=details))
+    assert len(_json.dumps(members)) <= 2048 and _json.loads(_json.dumps(members)) == members
+    assert isinstance(members["code"], str) and members["code"] and isinstance(members["text"], str)
+    if isinstance(text, str):
+        assert members["text"][:200] == text[:200]
+
+
+def test_cut() -> None:
+    assert cut("文文文", 9) == "文文文" and cut("文文文文", 9) == "文文…" and cut("a\ud800", 99) == "a\\ud800"
+    assert cut("x" * 100, 10) == "x" * 7 + "…"
+
+
 # frames
+
+
+def test_no_frame_over_the_limit_is_made() -> None:
+    assert frames.encode(frames.PART, 1, bytes(frames.MAX_BODY))
+    with pytest.raises(agent_reach.TooLarge, match="65543, at most 65542"):
+        frames.encode(frames.PART, 1, bytes(frames.MAX_BODY + 1))
 
 
 def test_frames_in_any_pieces() -> None:
