@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from ._process import Home
 from .errors import Unreachable
 
 T = TypeVar("T")
@@ -17,7 +18,8 @@ T = TypeVar("T")
 class LoopThread:
     """The thread is a daemon: whoever wants the process to stay alive keeps another."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, home: Home | None = None) -> None:
+        self._home = home or Home(name)
         self.loop = asyncio.new_event_loop()
         self._lock = threading.Lock()
         self._stopped = False
@@ -53,6 +55,11 @@ class LoopThread:
         return await asyncio.wrap_future(self._submit(work))
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        try:
+            self._home.check()
+        except BaseException:
+            work.close()
+            raise
         # What is submitted before stop sets its mark is cancelled by stop; what comes later would never run.
         with self._lock:
             if not self._stopped:
@@ -69,8 +76,9 @@ class LoopThread:
                 except StopAsyncIteration:
                     return
         finally:
-            with suppress(Unreachable):
-                self.call(_close(items))
+            if self._home.here:
+                with suppress(Unreachable):
+                    self.call(_close(items))
 
     async def aiterate(self, items: AsyncGenerator[T, None]) -> AsyncIterator[T]:
         try:
@@ -80,11 +88,13 @@ class LoopThread:
                 except StopAsyncIteration:
                     return
         finally:
-            with suppress(Unreachable):
-                await self.wait(_close(items))
+            if self._home.here:
+                with suppress(Unreachable):
+                    await self.wait(_close(items))
 
     def stop(self) -> None:
         """Cancels what still runs and ends the thread."""
+        self._home.check()
         with self._lock:
             if self._stopped:
                 return

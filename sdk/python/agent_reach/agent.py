@@ -15,6 +15,7 @@ from ._context import current_request
 from ._core import Core, Settings
 from ._dispatch import ANY
 from ._loop import LoopThread
+from ._process import Home
 from .address import parse_addresses
 from .answers import Candidate, Outcome, Response
 from .envelope import check_capability, check_id
@@ -32,6 +33,8 @@ MAX_PAYLOAD = 4 << 20
 
 class AgentReachAgent:
     """One agent of the network. Its methods may be used from any thread; those named …_async from any event loop.
+
+    It lives in the process that made it: in a forked child every method raises AgentReachError.
 
     node: address, several with commas or a list; default AGENT_REACH_NODE, else http://127.0.0.1:7981.
     endpoint: {"type": "link"} (the default: no port is needed) or {"type": "http", "url": …}; "bind": "host:port" when
@@ -68,6 +71,7 @@ class AgentReachAgent:
             max_concurrent_requests=max_concurrent_requests,
             max_payload_bytes=max_payload_bytes,
         )
+        self._home = Home(f"agent {agent_id}")
         self._drain = drain_timeout_sec
         self._handle_signals = handle_signals
         self._lock = threading.RLock()
@@ -93,6 +97,7 @@ class AgentReachAgent:
         Sync functions run in worker threads, async ones on the agent's event loop; generators answer in parts. "*"
         answers every capability without a function of its own. current_request() tells who asks.
         """
+        self._home.check()
         declared = [one["name"] for one in self._settings.capabilities]
         if capability != ANY and capability not in declared:
             raise ValueError(
@@ -110,6 +115,7 @@ class AgentReachAgent:
 
         Raises what a node refused the registration with, or Unreachable when none was found in time.
         """
+        self._home.check()
         handlers = self._settings.handlers
         missing = [
             one["name"] for one in self._settings.capabilities if one["name"] not in handlers and ANY not in handlers
@@ -133,6 +139,7 @@ class AgentReachAgent:
 
         Called inside a handler of this agent it returns at once and the rest happens behind it.
         """
+        self._home.check()
         request = current_request()
         if request and request.agent_id == self.agent_id or self._loop and self._loop.inside:
             threading.Thread(target=self._stop, args=(drain_timeout_sec,), daemon=True).start()
@@ -172,7 +179,8 @@ class AgentReachAgent:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        if self._home.here:
+            self.stop()
 
     def __repr__(self) -> str:
         return f"AgentReachAgent({self.agent_id!r})"
@@ -244,23 +252,26 @@ class AgentReachAgent:
     # inside
 
     def _prepare(self, request: Asked, payload: Any, fields: Mapping[str, Any]) -> tuple[LoopThread, Core, Ask]:
+        self._home.check()
         ask = make_ask(self.agent_id, request, payload, fields)
         loop, core = self._running()
         loop.loop.call_soon_threadsafe(core.begin)
         return loop, core, ask
 
     def _running(self) -> tuple[LoopThread, Core]:
+        self._home.check()
         with self._lock:
             if self._stopping:
                 raise RuntimeError(f"agent {self.agent_id} is stopped; make a new one")
             if self._loop is None or self._core is None:
-                self._loop = LoopThread(f"agent-reach-{self.agent_id}")
+                self._loop = LoopThread(f"agent-reach-{self.agent_id}", self._home)
                 self._core = self._loop.call(_make_core(self._settings))
                 atexit.register(self._at_exit)
             return self._loop, self._core
 
     def _at_exit(self) -> None:
-        self.stop(0)
+        if self._home.here:
+            self.stop(0)
 
 
 async def _make_core(settings: Settings) -> Core:
