@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._author import encode_payload
+from ._check import kind_of
 from ._context import current_request
 from .envelope import MAX_CHAIN
 from .errors import Expired, Loop, Malformed
@@ -50,8 +51,11 @@ def make_ask(agent_id: str, request: Mapping[str, Any] | str | None, payload: An
     values: dict[str, Any] = {}
     if isinstance(request, str):
         values["target_capability"] = request
-    elif request is not None:
+    elif isinstance(request, Mapping):
         values.update(request)
+    elif request is not None:
+        right = 'call("stock.query", {"sku": "a"}), or one dict with all of it'
+        raise TypeError(f"a request is {kind_of(request)}, {request!r:.80}; right would be {right}")
     values.update({name: value for name, value in given.items() if value is not None})
     carried = values.pop("payload", NO_PAYLOAD)
     body = carried if payload is NO_PAYLOAD else payload

@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from . import _log, _signals
+from . import _check, _log, _signals
 from ._ask import NO_PAYLOAD, Ask, make_ask
 from ._context import current_request
 from ._core import Core, Settings
@@ -18,8 +18,7 @@ from ._loop import LoopThread
 from ._process import Home
 from .address import parse_addresses
 from .answers import Candidate, Outcome, Response
-from .envelope import check_capability, check_id
-from .errors import Unsupported
+from .envelope import check_id
 from .keys import PrivateKey, generate, load_or_create
 
 log = logging.getLogger("agent_reach")
@@ -36,6 +35,7 @@ class AgentReachAgent:
 
     It lives in the process that made it: in a forked child every method raises AgentReachError.
 
+    capability, capabilities: two names of one list of what it offers, each with name and version at least.
     node: address, several with commas or a list; default AGENT_REACH_NODE, else http://127.0.0.1:7981.
     endpoint: {"type": "link"} (the default: no port is needed) or {"type": "http", "url": …}; "bind": "host:port" when
     the address to listen on is another than the published one.
@@ -46,8 +46,8 @@ class AgentReachAgent:
         self,
         agent_id: str,
         private_key_path: str | os.PathLike[str] | None = None,
-        capability: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None,
-        capabilities: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None,
+        capability: Sequence[Mapping[str, Any]] | None = None,
+        capabilities: Sequence[Mapping[str, Any]] | None = None,
         endpoint: Mapping[str, Any] | None = None,
         heartbeat_interval_sec: int = 30,
         node: str | Iterable[str] | None = None,
@@ -60,17 +60,19 @@ class AgentReachAgent:
         handle_signals: bool = True,
     ) -> None:
         _log.show_by_default()
-        self._settings = Settings(
-            agent_id=check_id(agent_id, "agent_id"),
-            key=_key(private_key_path, private_key_passphrase),
-            nodes=parse_addresses(node),
-            capabilities=_capabilities(capability, capabilities),
-            endpoint=_endpoint(endpoint),
-            display_name=display_name,
-            heartbeat_interval_sec=heartbeat_interval_sec,
-            max_concurrent_requests=max_concurrent_requests,
-            max_payload_bytes=max_payload_bytes,
-        )
+        about: dict[str, Any] = {
+            "agent_id": check_id(_check.text(agent_id, "agent_id"), "agent_id"),
+            "nodes": parse_addresses(_check.node(node)),
+            "capabilities": _check.capabilities(capability, capabilities),
+            "endpoint": _check.endpoint(endpoint),
+            "display_name": _check.text(display_name, "display_name"),
+            "heartbeat_interval_sec": _check.whole(heartbeat_interval_sec, "heartbeat_interval_sec", 1, 86400),
+            "max_concurrent_requests": _check.whole(max_concurrent_requests, "max_concurrent_requests", 1, 100_000),
+            "max_payload_bytes": _check.whole(max_payload_bytes, "max_payload_bytes", 1, 1 << 30),
+        }
+        drain_timeout_sec = _check.seconds(drain_timeout_sec, "drain_timeout_sec", 86400)
+        # The key last: none is made for an agent that is not.
+        self._settings = Settings(**about, key=_key(private_key_path, private_key_passphrase))
         self._home = Home(f"agent {agent_id}")
         self._drain = drain_timeout_sec
         self._handle_signals = handle_signals
@@ -98,6 +100,7 @@ class AgentReachAgent:
         answers every capability without a function of its own. current_request() tells who asks.
         """
         self._home.check()
+        _check.text(capability, "a capability's name")
         declared = [one["name"] for one in self._settings.capabilities]
         if capability != ANY and capability not in declared:
             raise ValueError(
@@ -300,23 +303,3 @@ def _key(path: str | os.PathLike[str] | None, passphrase: str | bytes | None) ->
         return load_or_create(path, passphrase)
     log.warning("no private_key_path: this agent's key ends with the process")
     return generate()
-
-
-def _capabilities(*given: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for one in given:
-        listed = [one] if isinstance(one, Mapping) else list(one or ())
-        found += [dict(capability) for capability in listed]
-    for capability in found:
-        check_capability(str(capability.get("name", "")), "capability name")
-    return found
-
-
-def _endpoint(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    endpoint = dict(given or {"type": "link"})
-    kind = endpoint.setdefault("type", "link")
-    if kind not in ("link", "http"):
-        raise Unsupported(f"endpoint type {kind!a}", step="register", hint="this SDK serves link and http")
-    if kind == "http" and not str(endpoint.get("url", "")).startswith(("http://", "https://")):
-        raise ValueError(f"endpoint url {endpoint.get('url')!r}: it must be like http://127.0.0.1:9101/rpc")
-    return endpoint

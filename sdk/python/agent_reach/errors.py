@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 MAX_OBJECT = 32 << 10  # bytes of an error object; a frame's body is 64 KiB at most
 MAX_TEXT = 1024  # bytes of a text or a hint that is sent
 MAX_WORD = 128  # bytes of a code, a step, a trace_id
+MAX_LINES = 20  # of a text that is shown
 _MAX_PLACES = 16 << 10  # bytes; without them an object has at most 6 * (2 * MAX_TEXT + 3 * MAX_WORD) bytes and its names
 _ESCAPED = 6  # bytes that a byte of a text takes in JSON at most
 
@@ -52,10 +53,11 @@ class AgentReachError(Exception):
         self.retry_after = retry_after
 
     def __str__(self) -> str:
+        """For people: cut, and safe to print whatever the other side said. The attributes have all of it."""
         where = f" at {self.step}" if self.step else ""
         places = "".join(f"; {p.pointer or '/'}: {p.text}" for p in self.places[:8])
         hint = f" ({self.hint})" if self.hint else ""
-        return f"{self.code}{where}: {self.text}{places}{hint}"
+        return shown(f"{self.code}{where}: ", 200) + shown(self.text, 1000) + shown(places, 600) + shown(hint, 400)
 
     def to_object(self) -> dict[str, Any]:
         """The error object of the wire (end frames, problem documents): at most MAX_OBJECT bytes of JSON."""
@@ -199,6 +201,24 @@ def cut(text: Any, limit: int) -> str:
     if len(data) <= limit:
         return data.decode()
     return data[: limit - len("…".encode())].decode("utf-8", "ignore") + "…"
+
+
+def shown(text: Any, limit: int) -> str:
+    """A text for a terminal or a log: at most limit characters of it on MAX_LINES lines, none of which acts or reorders.
+
+    Characters that do, and those that are no text, become JSON's escapes. Line feed and tab stay.
+    """
+    whole = str(text)
+    part = "\n".join(whole[:limit].split("\n", MAX_LINES)[:MAX_LINES])
+    said = "".join(c if c.isprintable() or c in "\n\t" else _escape(c) for c in part)
+    if len(said) > limit:
+        return said[: limit - 1] + "…"
+    return said if len(part) == len(whole) else said + "…"
+
+
+def _escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def said_by(error: BaseException) -> str:

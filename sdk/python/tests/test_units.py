@@ -236,6 +236,20 @@ def test_errors_travel_whole() -> None:
     assert len(CODES) == 16
 
 
+def test_what_an_error_says_does_not_act_on_a_terminal() -> None:
+    text = "\x1b]0;owned\x07\x1b[2J\r\x00\x7f\x9b\u202eé 文\t1\n2\ud800😀"
+    for error in (agent_reach.AgentError("c\x1b", text), agent_reach.Malformed(text, hint=text, places=[agent_reach.Place(text, text)])):
+        assert error.text == text, "whole for programs"
+        said = str(error)
+        assert all(c.isprintable() or c in "\n\t" for c in said)
+        assert r"\u001b]0;owned\u0007\u001b[2J\u000d\u0000\u007f\u009b\u202eé 文" in said and "\t1\n2\\ud800😀" in said
+    for long in ("x" * 1_000_000, "\n" * 10_000, "\x1b" * 10_000, "a\n" * 10_000):
+        error = agent_reach.AgentError("c" * 1_000, long)
+        said = str(error)
+        assert error.text == long and len(said) < 1_500 and said.count("\n") < 30 and said.endswith("…")
+    assert str(agent_reach.AgentError("out_of_stock", "none\nleft")) == "out_of_stock at agent: none\nleft"
+
+
 @pytest.mark.parametrize("text", ["x", "x" * 100_000 + "\ud800", "\ud800" * 5000, "\x01" * 100_000, "文" * 50_000, ""])
 def test_whatever_an_error_says_fits_a_frame(text: str) -> None:
     places = [agent_reach.Place(text, text)] * 40
@@ -395,4 +409,50 @@ def test_bad_endpoints_are_named() -> None:
     with pytest.raises(ValueError, match="must be like"):
         AgentReachAgent("a", endpoint={"type": "http"})
     with pytest.raises(agent_reach.Malformed, match="capability name"):
-        AgentReachAgent("a", capabilities={"name": "Bad Name", "version": "1.0.0"})
+        AgentReachAgent("a", capabilities=[{"name": "Bad Name", "version": "1.0.0"}])
+
+
+GOOD = {"name": "stock.query", "version": "1.0.0"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "named"),
+    [
+        (TypeError, {"capability": GOOD}, r"capability is a dict.*\[\{"),
+        (TypeError, {"capabilities": "stock.query"}, r"capabilities is a str.*\[\{"),
+        (TypeError, {"capability": ["stock.query"]}, r"capability\[0\] is a str"),
+        (TypeError, {"capability": 5}, "capability is an int"),
+        (ValueError, {"capability": [GOOD, {"version": "1.0.0"}]}, r"capability\[1\] has no name"),
+        (ValueError, {"capabilities": [{"name": "stock.query"}]}, r"capabilities\[0\] has no version.*1\.0\.0"),
+        (TypeError, {"capability": [{"name": "stock.query", "version": 1.0}]}, r"capability\[0\]'s version is a float"),
+        (TypeError, {"capability": [{"name": 5, "version": "1.0.0"}]}, r"capability\[0\]'s name is an int"),
+        (ValueError, {"capability": [GOOD], "capabilities": [GOOD]}, "both capability and capabilities"),
+        (TypeError, {"heartbeat_interval_sec": "30"}, "heartbeat_interval_sec is a str, '30'.*1 to 86400"),
+        (TypeError, {"heartbeat_interval_sec": True}, "heartbeat_interval_sec"),
+        (ValueError, {"heartbeat_interval_sec": 0}, "heartbeat_interval_sec is 0.*1 to 86400"),
+        (ValueError, {"max_concurrent_requests": 0}, "max_concurrent_requests is 0"),
+        (TypeError, {"max_payload_bytes": 1e6}, "max_payload_bytes is a float"),
+        (TypeError, {"drain_timeout_sec": "5"}, "drain_timeout_sec is a str"),
+        (ValueError, {"drain_timeout_sec": float("nan")}, "drain_timeout_sec is nan"),
+        (TypeError, {"display_name": 5}, "display_name is an int"),
+        (TypeError, {"endpoint": "http://x"}, r"endpoint is a str.*\{'type': 'http', 'url': 'http://x'\}"),
+        (TypeError, {"endpoint": 5}, r"endpoint is an int.*\{'type': 'http'"),
+        (TypeError, {"agent_id": 5}, "agent_id is an int"),
+        (TypeError, {"node": 7981}, "node is an int.*http://127.0.0.1:7981"),
+        (TypeError, {"node": [7981]}, "node is an int.*http://127.0.0.1:7981"),
+    ],
+)  # fmt: skip
+def test_what_an_agent_is_made_of_is_checked(kind: type[Exception], given: dict[str, Any], named: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.pem"
+    with pytest.raises(kind, match=named):
+        AgentReachAgent(**{"agent_id": "a", "private_key_path": file, **given})
+    assert not file.exists(), "nothing is made for an agent that is not"
+
+
+def test_what_is_no_request_is_named() -> None:
+    agent = AgentReachAgent("a", handle_signals=False)
+    for bad in (5, ["stock.query"], b"stock.query"):
+        with pytest.raises(TypeError, match=r"a request is an? (int|list|bytes).*call\("):
+            agent.call(bad)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a capability's name is an int"):
+        agent.rpc_handler(5)  # type: ignore[arg-type]
