@@ -66,13 +66,17 @@ class Call:
             self._owed = 0
         return data
 
+    @property
+    def limit(self) -> int:
+        """Bytes of an envelope that the other side takes."""
+        return self._link.peer.limits.max_message
+
     async def send(self, data: bytes, *, final: bool = False) -> None:
         """Says one envelope; returns when its last byte is given to the byte stream (that is the back-pressure)."""
         if self._over:
             raise self._error or _over()
-        limit = self._link.peer.limits.max_message
-        if len(data) > limit:
-            raise TooLarge(f"an envelope of {len(data)} bytes, the node takes {limit}", step="link")
+        if len(data) > self.limit:
+            raise TooLarge(f"an envelope of {len(data)} bytes, the node takes {self.limit}", step="link")
         prefix = frames.message_prefix(self.hop, len(data)) if self.asked_here else frames.part_prefix(len(data))
         written = self._link.outbox.add(self.stream, data, prefix, final)
         await written

@@ -15,7 +15,7 @@ from ._call import Call
 from ._caller import Caller
 from ._context import Request
 from ._delivery import Delivery
-from ._dispatch import Dispatcher
+from ._dispatch import Dispatcher, ran_too_large
 from ._session import Session
 from ._workers import Workers
 from .address import Address
@@ -175,7 +175,10 @@ class Core:
         try:
             async with aclosing(self.dispatcher.answers(run)) as answers:
                 async for answer, last in answers:
-                    await call.send(answer.to_bytes(), final=last)
+                    data = answer.to_bytes()
+                    if len(data) > call.limit:
+                        raise ran_too_large(len(data), call.limit, header)
+                    await call.send(data, final=last)
             call.end()
         finally:
             timer.cancel()

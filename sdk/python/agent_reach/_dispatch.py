@@ -18,8 +18,8 @@ from . import _json
 from ._author import Author, encode_payload
 from ._context import CURRENT, Request
 from ._workers import Workers
-from .envelope import Envelope
-from .errors import AgentError, AgentReachError, Loop, NoRoute, Overloaded, Timeout, Unreachable, said_by
+from .envelope import Envelope, Header
+from .errors import AgentError, AgentReachError, Loop, NoRoute, Overloaded, Timeout, TooLarge, Unreachable, said_by
 
 log = logging.getLogger("agent_reach")
 
@@ -242,6 +242,13 @@ class Dispatcher:
             text = f"agent {self._author.id} has no handler for {header.capability or 'a call without capability'!r}"
             raise NoRoute(text, step="agent", hint="it has: " + ", ".join(self.handlers))
         return handler
+
+
+def ran_too_large(size: int, limit: int, request: Header) -> TooLarge:
+    """For an answer that cannot leave: whoever asked must not take it for a request that was refused."""
+    text = f"the handler ran, but its answer of {size} bytes cannot be sent: the node takes {limit}"
+    hint = "let it answer less, or in parts (a generator)"
+    return TooLarge(text, step="agent", hint=hint, trace_id=request.trace_id)
 
 
 def _argument(request: Request) -> Any:

@@ -568,6 +568,20 @@ def test_every_failure_becomes_an_answer(node: FakeNode, agent: AgentReachAgent,
     assert node.ended(node.ask("echo", {}))[1] is None, "the link lives on"
 
 
+@pytest.mark.parametrize("kind", ["whole", "parts"])
+def test_an_answer_that_is_too_large_says_that_it_ran(kind: str) -> None:
+    def parts(request: Any) -> Iterator[Any]:
+        yield 1
+        yield "x" * 200_000
+
+    with FakeNode(max_message=100_000) as node, make(node, capabilities=[ECHO]) as agent:
+        agent.rpc_handler("echo")(parts if kind == "parts" else lambda request: "x" * 200_000)
+        agent.start()
+        _, error = node.ended(node.ask("echo", {}, trace_id="t-1"))
+        assert isinstance(error, agent_reach.TooLarge) and error.step == "agent" and error.trace_id == "t-1"
+        assert "the handler ran, but its answer of 200" in error.text and "takes 100000" in error.text and "parts" in error.hint
+
+
 def test_a_fault_of_the_sdk_is_cut(node: FakeNode, agent: AgentReachAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     def begin(*_: Any) -> None:
         raise RuntimeError("x" * 100_000 + "\ud800")

@@ -318,7 +318,11 @@ def test_large_payloads(agents: Callable[..., AgentReachAgent]) -> None:
         server.rpc_handler(f"large.{kind}")(lambda request: request)
         server.start()
         payload = {"text": "文" * 1_000_000}
-        assert agents(f"client-large-{kind}").call(f"large.{kind}", payload) == payload
+        client = agents(f"client-large-{kind}")
+        assert client.call(f"large.{kind}", payload) == payload
+        server.rpc_handler(f"large.{kind}")(lambda request: "x" * (9 << 20))
+        with pytest.raises(agent_reach.TooLarge, match="the (handler|agent) ran"):
+            client.call(f"large.{kind}", {})
     with pytest.raises(agent_reach.TooLarge):
         agents("client-too-large").call("large.link", {"text": "x" * (5 << 20)})
 
